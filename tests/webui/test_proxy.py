@@ -44,7 +44,7 @@ http {{
 
 
 def documented_settings(port: int) -> str:
-    """The settings of docs/web.md, for another port."""
+    """The settings of docs/deployment.md, for another port."""
     text = (Path(__file__).resolve().parents[2] / "docs" / "web.md").read_text(encoding="utf-8")
     _, _, block = text.partition("location /chat/ {\n")
     settings, _, _ = block.partition("}\n")
