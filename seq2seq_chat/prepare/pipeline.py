@@ -38,14 +38,14 @@ _TASK_BYTES = 1 << 24
 _RANGE_BYTES = 1 << 26
 
 
-def find_inputs(corpus: str, inputs: Sequence[str | Path], years: Sequence[int] = ()) -> list[Piece]:
+def find_inputs(corpus: str, inputs: Sequence[str | Path], settings: ReaderSettings | None = None) -> list[Piece]:
     """The input files, without duplicates, in an order that does not depend on the file system.
 
     Args:
-        years: Of dumps of Reddit; empty for all.
+        settings: With the options of the reader; None for its defaults.
 
     Raises:
-        CorpusError: There are no files, or none of a year, or they cannot be read.
+        CorpusError: There are no files, they cannot be read, or the settings do not suit them.
     """
     kind = find_corpus(corpus)
     files: dict[tuple[Path, str | None], Piece] = {}
@@ -60,11 +60,7 @@ def find_inputs(corpus: str, inputs: Sequence[str | Path], years: Sequence[int] 
             raise CorpusError(str(read_error(Path(error.filename or entry), error, UserError))) from error
     if not files:
         raise CorpusError("There are no input files. Name at least one file or folder.")
-    found = kind.combine(list(files.values()))
-    if years:
-        from seq2seq_chat.prepare.readers.reddit import files_of_years
-
-        found = files_of_years(found, years)
+    found = kind.select(settings or kind.settings(), list(files.values()))
     return [replace(file, file=number) for number, file in enumerate(found)]
 
 
@@ -154,8 +150,7 @@ def prepare(
         UserError: ``output`` cannot be written, or the engine fails.
     """
     output = Path(output)
-    files = find_inputs(settings.corpus, inputs, settings.years)
-    find_corpus(settings.corpus).inspect(settings.shard_settings, files)
+    files = find_inputs(settings.corpus, inputs, settings.reader)
     official = None
     if settings.split is None:
         official = official_splits(files, list(map(Path, inputs)), need_train=settings.corpus == "chats")

@@ -14,7 +14,7 @@ from seq2seq_chat.data.corpus_file import CorpusError
 from seq2seq_chat.data.pairs import BadRow, Pair, parallel_lines, parallel_row, parse_row
 from seq2seq_chat.prepare.readers import COMPRESSED, RawCorpus
 from seq2seq_chat.prepare.readers.tables import Columns, find_table, is_table
-from seq2seq_chat.prepare.readers.text import line_batches, line_position
+from seq2seq_chat.prepare.readers.text import line_position, text_lines
 from seq2seq_chat.prepare.shards import PAIRS, Piece, ReaderSettings, Shard
 from seq2seq_chat.prepare.tokenizing import TokenizedTexts, tokenize
 from seq2seq_chat.system.compressed import read_start
@@ -51,12 +51,11 @@ def read_pair_files(piece: Piece, settings: PairSettings, shard: Shard) -> None:
     if table is not None:
         if piece.start:  # a range of a plain file
             table = table._replace(first_row=0)
-        for number, row in table.rows(piece.path, (line for lines in line_batches(piece, shard) for _, line in lines)):
+        for number, row in table.rows(piece.path, (line for _, line in text_lines(piece, shard))):
             pairs.add(number, table.pair, row)
     elif piece.companion is None:
-        for lines in line_batches(piece, shard):
-            for number, line in lines:
-                pairs.add(number, parse_row, line)
+        for number, line in text_lines(piece, shard):
+            pairs.add(number, parse_row, line)
     else:
         damaged: dict[int, str] = {}  # at most the current line, as lines are read one by one
 
@@ -138,7 +137,7 @@ def _choose(files: list[Path]) -> list[Path]:
     return [path for path in files if _TSV.fullmatch(path.name)] or [path for path in files if _has_columns(path)]
 
 
-def _combine(files: list[Piece]) -> list[Piece]:
+def _combine(_: object, files: list[Piece]) -> list[Piece]:
     """The files of two columns, or two files of parallel lines as one. Raises CorpusError."""
     lines = [file for file in files if not _has_columns(file.path)]
     if not lines:
@@ -182,5 +181,5 @@ CORPUS = RawCorpus(
     threads="pairs with the same source",
     divisible=lambda path: find_table(path, None) is None,
     choose=_choose,
-    combine=_combine,
+    select=_combine,
 )

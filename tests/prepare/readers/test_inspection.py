@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from seq2seq_chat.prepare.readers.inspection import find_separator, other_format
+from seq2seq_chat.prepare.readers.lines import find_separator, other_format
 from tests.conftest import Cli
 
 TALK = [f"how are you {n} ?\nfine , thanks {n} ." for n in range(20)]
