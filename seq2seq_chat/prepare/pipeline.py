@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 from seq2seq_chat.data.corpus_file import COMPLETE_FOLDER, STATISTICS_FILE, WORKING_FOLDER, CorpusError
 from seq2seq_chat.prepare.engine import EngineName, open_engine
@@ -30,9 +30,6 @@ from seq2seq_chat.system.files import as_user_error, file_checksum, remove_tempo
 from seq2seq_chat.system.lines import read_error
 from seq2seq_chat.text.tokenizers import TOKENIZER_FILE
 from seq2seq_chat.text.vocabulary import TARGET_PREFIX, VOCABULARY_FILE
-
-if TYPE_CHECKING:
-    from seq2seq_chat.prepare.statistics import CorpusStatistics, PairStatistics
 
 _TASK_BYTES = 1 << 24
 _RANGE_BYTES = 1 << 26
@@ -125,9 +122,7 @@ OUTPUT_FILES = (
 STAGING_FOLDER = "new"  # in the working folder: the results until they are complete
 
 
-def prepare(
-    settings: PrepareSettings, inputs: Sequence[str | Path], output: str | Path
-) -> CorpusStatistics | PairStatistics:
+def prepare(settings: PrepareSettings, inputs: Sequence[str | Path], output: str | Path) -> dict[str, Any]:
     """Write train.txt, validation.txt, test.txt, utterances.parquet, vocabulary.txt and statistics.json.
 
     If the tokenizer has a file, tokenizer.json is written as well. For pairs, the corpus files are .tsv, and the target
@@ -220,7 +215,7 @@ def _read(settings: PrepareSettings, files: Sequence[Piece], folder: Path) -> Re
 
 def _assemble(
     settings: PrepareSettings, result: ReadResult, official: Sequence[str] | None, folder: Path
-) -> CorpusStatistics | PairStatistics:
+) -> dict[str, Any]:
     """Write the results, except for the statistics, into ``folder``. Raises CorpusError, UserError."""
     from seq2seq_chat.prepare.assembly import Assembly
     from seq2seq_chat.prepare.pair_assembly import PairAssembly

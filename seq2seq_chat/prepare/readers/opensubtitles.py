@@ -12,10 +12,9 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 
 from seq2seq_chat.data.corpus_file import CorpusError
-from seq2seq_chat.prepare.arrow import floats, integers, lines
 from seq2seq_chat.prepare.readers import COMPRESSED, ZIP_ERRORS, RawCorpus, archive_members, open_archive, single_file
 from seq2seq_chat.prepare.readers.opus import DamagedXml, film_sentences
-from seq2seq_chat.prepare.shards import SUBTITLES, Piece, ReaderSettings, Shard
+from seq2seq_chat.prepare.shards import SUBTITLES, Piece, ReaderSettings, Shard, floats, integers, lines
 from seq2seq_chat.prepare.tokenizing import tokenize_block
 from seq2seq_chat.system.compressed import DamagedFile, decompressed, read_decompressed
 

@@ -24,7 +24,6 @@ import orjson
 import pyarrow as pa
 
 from seq2seq_chat.data.corpus_file import CorpusError
-from seq2seq_chat.prepare.arrow import floats, integers, strings
 from seq2seq_chat.prepare.readers import COMPRESSED, RawCorpus
 from seq2seq_chat.prepare.shards import (
     BLANK,
@@ -35,6 +34,9 @@ from seq2seq_chat.prepare.shards import (
     PieceReport,
     ReaderSettings,
     Shard,
+    floats,
+    integers,
+    strings,
 )
 from seq2seq_chat.prepare.tokenizing import tokenize
 from seq2seq_chat.system.compressed import DamagedFile, LineBlocks, read_start
