@@ -118,12 +118,11 @@ def _read_file_list(path: Path) -> Iterator[Path]:
 
 def _members(path: Path) -> Iterable[Piece]:
     try:
-        members = archive_members(path, r"(?s).*\.xml(\.gz)?")
+        if members := archive_members(path, r"(?s).*\.xml(\.gz)?"):
+            return members
     except ZIP_ERRORS:
         return single_file(path)  # reported as damage when it is read
-    if not members:
-        raise CorpusError(f"{path} contains no .xml file. Use the archive of monolingual XML files.")
-    return members
+    raise CorpusError(f"{path} contains no .xml file. Use the archive of monolingual XML files.")
 
 
 def film_name(piece: Piece) -> str:

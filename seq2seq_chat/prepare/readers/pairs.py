@@ -99,9 +99,12 @@ class _PairWriter:
         kept = []
         for index, number in enumerate(self._numbers):
             source, target = sources.texts[index], targets.texts[index]
-            if source and target and len(source) + len(target) >= MAX_LINE_BYTES // 4 and _is_too_long(source, target):
+            if not (source and target):
+                continue
+            may_be_too_long = len(source) + len(target) >= MAX_LINE_BYTES // 4
+            if may_be_too_long and len(f"{source}\t{target}".encode()) > MAX_LINE_BYTES:
                 shard.add_damage(line_position(piece, number), f"a row of both sides is {TOO_LONG}")
-            elif source and target:
+            else:
                 kept.append(index)
         without_tokens = max(0, len(self._pairs) - len(kept) - (shard.piece.damaged - damaged))
         lost = set(range(len(self._pairs))).difference(kept) if without_tokens else ()
@@ -118,10 +121,6 @@ class _PairWriter:
     def _texts(self, side: int) -> list[str]:
         texts = [pair[side] for pair in self._pairs]
         return [text if text.isprintable() else _BREAKS.sub(" ", text) for text in texts]
-
-
-def _is_too_long(source: str, target: str) -> bool:
-    return len(source.encode()) + len(target.encode()) + 1 > MAX_LINE_BYTES
 
 
 def _columns(prefix: str, texts: TokenizedTexts, kept: Sequence[int]) -> dict[str, pa.Array]:
@@ -145,16 +144,13 @@ def _combine(_: object, files: list[Piece]) -> list[Piece]:
     # Two files, or a source and a target for each split, such as train.en train.fr test.en test.fr.
     pairs = list(zip(files[::2], files[1::2], strict=False))
     languages = {(source.path.suffix, target.path.suffix) for source, target in pairs}
-    if len(lines) < len(files) or len(files) % 2 or (len(pairs) > 1 and (len(languages) > 1 or not _same_names(pairs))):
+    same_names = all(source.path.with_suffix("") == target.path.with_suffix("") for source, target in pairs)
+    if len(lines) < len(files) or len(files) % 2 or (len(pairs) > 1 and (len(languages) > 1 or not same_names)):
         raise CorpusError(
             f"{lines[0].path} has no tab-separated columns. Name .tsv files of two columns, or exactly two files "
             f"of parallel lines, SOURCE TARGET; there {'is 1 file' if len(files) == 1 else f'are {len(files)} files'}."
         )
     return [Piece(source.path, source.size + target.size, companion=target.path) for source, target in pairs]
-
-
-def _same_names(pairs: Sequence[tuple[Piece, Piece]]) -> bool:
-    return all(source.path.with_suffix("") == target.path.with_suffix("") for source, target in pairs)
 
 
 def _has_columns(path: Path) -> bool:
