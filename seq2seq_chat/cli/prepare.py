@@ -267,8 +267,8 @@ def reddit(
     """Monthly dumps of comments, or their folder."""
     from seq2seq_chat.prepare.readers.reddit import RedditSettings
 
-    reader = RedditSettings(tuple(sorted(set(subreddits))), max_words, min_score, keep_bots)
-    _prepare_corpus("reddit", options, reader=reader, years=years)
+    reader = RedditSettings(tuple(sorted(set(subreddits))), max_words, min_score, keep_bots, years)
+    _prepare_corpus("reddit", options, reader=reader)
 
 
 @prepare.command()

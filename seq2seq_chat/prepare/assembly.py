@@ -6,9 +6,10 @@ import logging
 import os
 import shutil
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any
 
 import ibis.expr.types as ir
 import numpy as np
@@ -18,9 +19,7 @@ from tqdm import tqdm
 
 from seq2seq_chat.data.corpus_file import END_OF_CONVERSATION, CorpusError
 from seq2seq_chat.prepare import queries
-from seq2seq_chat.prepare.arrow import booleans, integers, strings
 from seq2seq_chat.prepare.engine import QueryEngine, fetch_rows
-from seq2seq_chat.prepare.leakage import drop_samples, leaked_samples
 from seq2seq_chat.prepare.read_result import ReadResult
 from seq2seq_chat.prepare.readers import find_corpus
 from seq2seq_chat.prepare.readers.opensubtitles import SKETCH_SIZE, WITHOUT_WORDS, film_name
@@ -28,7 +27,16 @@ from seq2seq_chat.prepare.readers.pairs import WITHOUT_TOKENS
 from seq2seq_chat.prepare.readers.reddit import MAX_FILE_BYTES
 from seq2seq_chat.prepare.readers.text import BLOCK_UTTERANCES
 from seq2seq_chat.prepare.settings import PrepareSettings, TextSide
-from seq2seq_chat.prepare.shards import COMMENTS, NOTHING_KEPT, UNPAIRED, UTTERANCES, PieceReport
+from seq2seq_chat.prepare.shards import (
+    COMMENTS,
+    NOTHING_KEPT,
+    UNPAIRED,
+    UTTERANCES,
+    PieceReport,
+    booleans,
+    integers,
+    strings,
+)
 from seq2seq_chat.prepare.split import (
     DEFAULT_SHARES,
     SPLITS,
@@ -39,7 +47,7 @@ from seq2seq_chat.prepare.split import (
     missing_shares,
     split_of,
 )
-from seq2seq_chat.prepare.statistics import CorpusStatistics, PairStatistics, corpus_statistics
+from seq2seq_chat.prepare.statistics import leakage, split_statistics, word_statistics
 from seq2seq_chat.prepare.subwords import tokenize_prepared
 from seq2seq_chat.prepare.tokenizing import is_ready
 from seq2seq_chat.prepare.utterances import UTTERANCES_FILE, write_prepared
@@ -74,7 +82,7 @@ class Assembly:
         self._split_note = describe_split(official, self._shares)
         self._has_small_blocks = False
 
-    def run(self) -> CorpusStatistics | PairStatistics:
+    def run(self) -> dict[str, Any]:
         """Write the corpus files, the table of utterances, vocabularies and tokenizers; return the statistics.
 
         Raises:
@@ -90,25 +98,31 @@ class Assembly:
         prepared = self._engine.table(self._folder / UTTERANCES_FILE)
         counts = self._engine.materialize(queries.word_counts(prepared), "counts")
         vocabulary = self._write_vocabulary(side, tokenizer, counts)
-        reading = self._result.statistics(len(copies))
-        reading["corpus"] = settings.corpus
-        if self._result.total.people:
-            (span,) = fetch_rows(self._engine, prepared.agg(first=prepared.start.min(), last=prepared.end.max()))
-            if span["first"] is not None and span["first"] > _SUBTITLES_END:
-                first, last = (datetime.fromtimestamp(span[key], timezone.utc) for key in ("first", "last"))
-                reading |= {"first": f"{first:%Y-%m-%dT%H:%M:%S}", "last": f"{last:%Y-%m-%dT%H:%M:%S}"}
-        statistics = corpus_statistics(
-            self._engine, prepared, counts, vocabulary, settings, self._folder, reading, dropped, self._split_note
-        )
-        if not statistics["total"]["samples"]:
+        words = word_statistics(self._engine, counts, vocabulary, self._folder)
+        splits = split_statistics(self._engine, prepared, words, settings)
+        samples = {name: split["samples"] for name, split in splits.items()}
+        if not samples["total"]:
             left_out = self._result.describe_left_out()
             raise CorpusError(
                 "The inputs contain no two consecutive utterances of a conversation. "
                 f"Put each utterance on a separate line{f'; left out: {left_out}' if left_out else ''}."
             )
-        splits = statistics["train"], statistics["validation"], statistics["test"]
-        self._warn_of_empty_splits([split["samples"] for split in splits])
-        return statistics
+        return {"tokenizer": settings.tokenizer.name, **splits, **self._end(prepared, samples, dropped, len(copies))}
+
+    def _end(self, prepared: ir.Table, samples: Mapping[str, int], dropped: int, copies: int = 0) -> dict[str, Any]:
+        """The end of the statistics. Warn of splits without samples."""
+        self._warn_of_empty_splits(samples)
+        reading = self._result.statistics(copies) | {"corpus": self._settings.corpus}
+        if self._result.total.people:
+            (span,) = fetch_rows(self._engine, prepared.agg(first=prepared.start.min(), last=prepared.end.max()))
+            if span["first"] is not None and span["first"] > _SUBTITLES_END:
+                times = {key: datetime.fromtimestamp(time, timezone.utc) for key, time in span.items()}
+                reading |= {key: f"{time:%Y-%m-%dT%H:%M:%S}" for key, time in times.items()}
+        return {
+            "leakage": leakage(self._engine, prepared, self._settings.pairing, samples, dropped),
+            "split": self._split_note,
+            "reading": reading,
+        }
 
     def _nothing_left(self) -> str:
         """The message for an empty corpus."""
@@ -257,11 +271,11 @@ class Assembly:
                 utterances = queries.join_blocks(utterances, moved)
             self._write(queries.assign_splits(utterances, shares, seed, moved))
 
-    def _warn_of_empty_splits(self, samples: Sequence[int]) -> None:
-        """Warn of splits that should have samples, but have none; ``samples`` are the numbers of all splits."""
+    def _warn_of_empty_splits(self, samples: Mapping[str, int]) -> None:
+        """Warn of splits that should have samples, but have none; ``samples`` are their numbers."""
         named = self._official or ()
-        wanted = [bool(share) or name in named for name, share in zip(SPLITS, self._shares, strict=True)]
-        empty = [name for name, is_wanted, number in zip(SPLITS, wanted, samples, strict=True) if is_wanted > number]
+        wanted = [name for name, share in zip(SPLITS, self._shares, strict=True) if share or name in named]
+        empty = [name for name in wanted if not samples[name]]
         if not empty:
             return
         reason = f"there are too few {self._corpus.threads}, which are never divided between splits"
@@ -299,10 +313,10 @@ class Assembly:
             CorpusError: No sample of train is left.
         """
         path, pairing = self._folder / UTTERANCES_FILE, self._settings.pairing
-        samples = self._engine.materialize(leaked_samples(self._engine.table(path), pairing), "dropped")
+        samples = self._engine.materialize(queries.leaked_samples(self._engine.table(path), pairing), "dropped")
         (row,) = fetch_rows(self._engine, samples.agg(number=samples.count()))
         if row["number"]:
-            self._write(drop_samples(self._set_aside("complete"), samples, pairing))
+            self._write(queries.drop_samples(self._set_aside("complete"), samples, pairing))
             written = self._engine.table(path)
             left = queries.samples(written.filter(written.split == "train"), pairing)
             if not fetch_rows(self._engine, left.limit(1)):

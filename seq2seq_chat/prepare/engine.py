@@ -29,16 +29,6 @@ EngineName = Literal["duckdb", "spark"]
 
 _ROWS_PER_BATCH = 1 << 16
 _MATERIALIZED_GROUP = 10 * 2048  # rows; DuckDB reads whole groups, whose texts it keeps in memory while it sorts
-_UNITS = {
-    "": 1,
-    "KB": 1000,
-    "MB": 1000**2,
-    "GB": 1000**3,
-    "TB": 1000**4,
-    "KIB": 1 << 10,
-    "MIB": 1 << 20,
-    "GIB": 1 << 30,
-}
 
 
 class QueryEngine(Protocol):
@@ -61,12 +51,11 @@ def fetch_rows(engine: QueryEngine, expression: ir.Table) -> list[dict[str, Any]
 
 def memory_bytes(memory: str) -> int:
     """The number of bytes of a size such as 2GB or 512MiB. Raises UserError."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?I?B?)", memory.strip(), re.IGNORECASE)
-    unit = match[2].upper() if match else ""
-    unit = f"{unit}B" if unit and not unit.endswith("B") else unit
-    if match is None or unit not in _UNITS:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(?:([KMGT])(I?)B?)?", memory.strip(), re.IGNORECASE)
+    if match is None:
         raise UserError(f"{memory} is not a valid memory size. Use a size such as 2GB or 512MB.")
-    size = int(float(match[1]) * _UNITS[unit])
+    power = "KMGT".index(match[2].upper()) + 1 if match[2] else 0
+    size = int(float(match[1]) * (1024 if match[3] else 1000) ** power)
     if size < 100_000_000:
         raise UserError(f"{memory} of memory is not enough. Use at least 100MB.")
     return size
@@ -86,12 +75,9 @@ def open_engine(
     limit = memory_bytes(memory)
     scratch = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=folder))
     try:
-        if name == "duckdb":
-            with closing(_DuckDB(scratch, limit, threads)) as engine:
-                yield engine
-        else:
-            with closing(_Spark(scratch, limit, spark_master)) as engine:
-                yield engine
+        opened = _DuckDB(scratch, limit, threads) if name == "duckdb" else _Spark(scratch, limit, spark_master)
+        with closing(opened) as engine:
+            yield engine
     except duckdb.OutOfMemoryException as error:
         if "max_temp_directory_size" in str(error):
             raise UserError(

@@ -1,44 +1,44 @@
-"""Assemble prepared pairs from the shards."""
+"""Assemble prepared pairs from the shards.
+
+A table of pairs has a row for each pair: ``file_split`` if known, the keys that ``queries.corpus_order`` takes
+(``key_1`` and ``key_2``), ``thread``, which is equal for equal sources, ``source`` and ``target``, and their tokens,
+separated by single spaces: ``source_tokens`` and ``target_tokens``, the texts themselves if the tokenizer is not ready.
+In a table of utterances a pair is a conversation of two: position 0 is the source, 1 the target.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
+import ibis
 import ibis.expr.types as ir
 
-from seq2seq_chat.prepare import pair_queries, queries
+from seq2seq_chat.prepare import queries
 from seq2seq_chat.prepare.assembly import Assembly
-from seq2seq_chat.prepare.engine import QueryEngine, fetch_rows
-from seq2seq_chat.prepare.pair_queries import SIDES, side_statistics
+from seq2seq_chat.prepare.engine import fetch_rows
 from seq2seq_chat.prepare.readers.pairs import WITHOUT_TOKENS
-from seq2seq_chat.prepare.settings import PrepareSettings
+from seq2seq_chat.prepare.settings import PairFilters
 from seq2seq_chat.prepare.split import SPLITS
-from seq2seq_chat.prepare.statistics import (
-    LeftOut,
-    PairSplitStatistics,
-    PairStatistics,
-    leakage,
-    text_statistics,
-    word_statistics,
-)
+from seq2seq_chat.prepare.statistics import text_statistics, word_statistics
 from seq2seq_chat.prepare.subwords import tokenize_prepared
 from seq2seq_chat.prepare.tokenizing import is_ready, keeps_texts
 from seq2seq_chat.prepare.utterances import UTTERANCES_FILE
 from seq2seq_chat.text.tokenizers import Tokenizer
-from seq2seq_chat.text.vocabulary import Vocabulary
+
+_MAX_ROWS_PER_FILE = 1 << 44
+_SIDES = ("source", "target")
 
 
 class PairAssembly(Assembly):
     """Assembles pairs. In the table of utterances each is a conversation of two."""
 
-    def run(self) -> PairStatistics:
+    def run(self) -> dict[str, Any]:
         """See ``Assembly.run``."""
         settings, filters = self._settings, self._settings.filters
         pairs = self._pairs()
         read = self._result.total
-        left_out: LeftOut = {
+        left_out = {
             "without_tokens": read.left_out.get(WITHOUT_TOKENS, 0),
             "duplicates": read.conversations - self._count(pairs) if filters.drop_duplicates else 0,
             "max_words": 0,
@@ -51,12 +51,12 @@ class PairAssembly(Assembly):
         if not is_tokenized:
             # Tokenizers are trained on a train that still has the pairs of unsuitable lengths.
             with_tokens = any(map(is_ready, settings.tokenizers))
-            self._write_splits(pair_queries.utterances(pairs, with_tokens=with_tokens))
+            self._write_splits(pair_utterances(pairs, with_tokens=with_tokens))
             tokenizers = tokenize_prepared(settings, self._folder)
             if has_lengths:
-                pairs = pair_queries.prepared_pairs(self._set_aside("unfiltered"), self._official is not None)
+                pairs = prepared_pairs(self._set_aside("unfiltered"), self._official is not None)
         if has_lengths:
-            pairs = pairs.mutate(problem=pair_queries.length_problem(pairs, filters))
+            pairs = pairs.mutate(problem=length_problem(pairs, filters))
             counts = pairs.group_by("problem").agg(pairs=pairs.count())
             problems = {row["problem"]: row["pairs"] for row in fetch_rows(self._engine, counts)}
             left_out["max_words"], left_out["max_ratio"] = problems.get("max_words", 0), problems.get("max_ratio", 0)
@@ -65,7 +65,7 @@ class PairAssembly(Assembly):
             pairs = pairs.filter(pairs.problem.isnull()).drop("problem")
         if has_lengths or is_tokenized:
             with_tokens = not is_tokenized or any(map(keeps_texts, settings.tokenizers))
-            self._write_splits(pair_queries.utterances(pairs, with_tokens=with_tokens))
+            self._write_splits(pair_utterances(pairs, with_tokens=with_tokens))
         dropped = self._drop_leaked() if settings.drop_leaked else 0
         return self._statistics(tokenizers, left_out, dropped)
 
@@ -73,85 +73,135 @@ class PairAssembly(Assembly):
         """The pairs in the shards, without duplicates if the filters drop them."""
         files = self._folder / "files.parquet"
         self._write_file_table(files, set())
-        pairs = pair_queries.pairs(self._shard_table("rows"), self._engine.table(files))
+        pairs = read_pairs(self._shard_table("rows"), self._engine.table(files))
         if not self._settings.filters.drop_duplicates:
             return pairs
-        return self._engine.materialize(pair_queries.drop_duplicates(pairs), "distinct")
+        return self._engine.materialize(drop_duplicates(pairs), "distinct")
 
     def _count(self, pairs: ir.Table) -> int:
         (row,) = fetch_rows(self._engine, pairs.agg(pairs=pairs.count()))
         return int(row["pairs"])
 
-    def _statistics(self, tokenizers: Sequence[Tokenizer | None], left_out: LeftOut, dropped: int) -> PairStatistics:
+    def _statistics(
+        self, tokenizers: Sequence[Tokenizer | None], left_out: dict[str, int], dropped: int
+    ) -> dict[str, Any]:
         """Write the vocabularies and compute the statistics."""
-        settings = self._settings
-        prepared = self._engine.table(self._folder / UTTERANCES_FILE)
+        settings, engine = self._settings, self._engine
+        prepared = engine.table(self._folder / UTTERANCES_FILE)
         counts = {
-            side: self._engine.materialize(
+            side: engine.materialize(
                 queries.word_counts(prepared.filter(prepared.position == position)), f"{side}_counts"
             )
-            for position, side in enumerate(SIDES)
+            for position, side in enumerate(_SIDES)
         }
-        words: dict[str, _SideWords] = {}
+        words: dict[str, dict[str, dict[str, int]]] = {}
         for text_side, tokenizer in zip(settings.text_sides, tokenizers, strict=True):
             joined = counts[text_side.sides[0]]
             for side in text_side.sides[1:]:
                 joined = queries.sum_counts(joined.union(counts[side]), "split", "word")
             vocabulary = self._write_vocabulary(text_side, tokenizer, joined)
-            words |= {side: _SideWords(counts[side], vocabulary) for side in text_side.sides}
-        splits = _split_statistics(self._engine, prepared, words, settings, self._folder)
-        samples = {name: split["pairs"] for name, split in splits.items()}
-        self._warn_of_empty_splits([samples[name] for name in SPLITS])
+            words |= {side: word_statistics(engine, counts[side], vocabulary, self._folder) for side in text_side.sides}
+        rows: dict[tuple[str, str], dict[str, int]] = {}
+        for row in fetch_rows(engine, side_statistics(prepared, settings.encoder_steps, settings.decoder_steps)):
+            rows[row["split"], _SIDES[row["position"]]] = row
+        for side in _SIDES:
+            splits_of_side = [rows[name, side] for name in SPLITS if (name, side) in rows]
+            rows["total", side] = {
+                key: sum(row[key] for row in splits_of_side) for key in ("pairs", "words", "too_long")
+            }
+        splits: dict[str, Any] = {}
+        for name in (*SPLITS, "total"):
+            number = rows.get((name, "source"), {}).get("pairs", 0)
+            splits[name] = {"pairs": number}
+            for side in _SIDES:
+                row = rows.get((name, side), {}) | words[side].get(name, {})
+                splits[name][side] = text_statistics(row, number)
         source, target = settings.tokenizers
-        return {
-            "tokenizer": source.name,
-            "target_tokenizer": target.name,
-            "train": splits["train"],
-            "validation": splits["validation"],
-            "test": splits["test"],
-            "total": splits["total"],
-            "leakage": leakage(self._engine, prepared, settings.pairing, samples, dropped),
-            "left_out": left_out,
-            "split": self._split_note,
-            "reading": self._result.statistics() | {"corpus": settings.corpus},
-        }
+        names = {"tokenizer": source.name, "target_tokenizer": target.name}
+        samples = {name: split["pairs"] for name, split in splits.items()}
+        return {**names, **splits, "left_out": left_out, **self._end(prepared, samples, dropped)}
 
 
-class _SideWords(NamedTuple):
-    """The ``queries.word_counts`` of the sources or targets, and their vocabulary."""
+def read_pairs(rows: ir.Table, files: ir.Table) -> ir.Table:
+    """The pairs in the rows of the shards (PAIRS); ``files`` is the one of ``queries.conversations``."""
+    joined = rows.join(files.select("file", split=files.split.nullif("")), "file")
+    return joined.select(
+        file_split=joined.split,
+        key_1=joined.file.cast("int64"),
+        key_2=joined.line,
+        thread=queries.md5(ibis.coalesce(joined.tokens, joined.text)),
+        source=joined.text,
+        target=joined.target_text,
+        source_tokens=ibis.coalesce(joined.tokens, joined.text),
+        target_tokens=ibis.coalesce(joined.target_tokens, joined.target_text),
+    )
 
-    counts: ir.Table
-    vocabulary: Vocabulary
+
+def prepared_pairs(utterances: ir.Table, is_official: bool) -> ir.Table:
+    """The pairs of a table of utterances with tokens."""
+    sources = utterances.filter(utterances.position == 0)
+    targets = utterances.filter(utterances.position == 1)
+    targets = targets.select("conversation", target=targets.text, target_tokens=targets.tokens)
+    joined = sources.join(targets, "conversation")
+    return joined.select(
+        file_split=joined.split if is_official else ibis.null("string"),
+        key_1=joined.conversation,
+        key_2=ibis.literal(0, "int64"),
+        thread=joined.thread,
+        source=joined.text,
+        target=joined.target,
+        source_tokens=joined.tokens,
+        target_tokens=joined.target_tokens,
+    )
 
 
-def _split_statistics(
-    engine: QueryEngine,
-    utterances: ir.Table,
-    words: Mapping[str, _SideWords],
-    settings: PrepareSettings,
-    folder: Path,
-) -> dict[str, PairSplitStatistics]:
-    """The statistics of each split and of the entire corpus.
+def drop_duplicates(pairs: ir.Table) -> ir.Table:
+    """The first of identical pairs, in the order of the corpus; of an official split, the first in each split."""
+    numbered = pairs.mutate(ordinal=pairs.key_1 * _MAX_ROWS_PER_FILE + pairs.key_2)
+    # The texts themselves would fill the memory. A text has no tab.
+    hashed = numbered.select(
+        "file_split", "ordinal", pair=queries.md5(pairs.source + ibis.literal("\t") + pairs.target)
+    )
+    first = hashed.group_by(["file_split", "pair"]).agg(ordinal=hashed.ordinal.min())
+    return numbered.semi_join(first, "ordinal").drop("ordinal")
 
-    Args:
-        words: Of ``source`` and ``target``.
-        folder: Where to write the vocabularies as Parquet files.
-    """
-    rows = fetch_rows(engine, side_statistics(utterances, settings.encoder_steps, settings.decoder_steps))
-    by_side: dict[str, dict[str, dict[str, int]]] = {}
-    for position, side in enumerate(SIDES):
-        splits = {row["split"]: row for row in rows if row["position"] == position}
-        splits["total"] = {key: sum(row[key] for row in splits.values()) for key in ("pairs", "words", "too_long")}
-        for name, of_words in word_statistics(engine, *words[side], folder).items():
-            splits[name] = splits[name] | of_words
-        by_side[side] = splits
-    statistics: dict[str, PairSplitStatistics] = {}
-    for name in (*SPLITS, "total"):
-        source, target = (by_side[side].get(name, {}) for side in SIDES)
-        pairs = source.get("pairs", 0)
-        statistics[name] = {
-            "pairs": pairs,
-            "source": text_statistics(source, pairs),
-            "target": text_statistics(target, pairs),
-        }
-    return statistics
+
+def length_problem(pairs: ir.Table, filters: PairFilters) -> ir.StringValue:
+    """The filter that leaves a pair out because of its lengths in tokens, ``max_words`` or ``max_ratio``, or null."""
+    source, target = (pairs[f"{side}_tokens"].split(" ").length() for side in _SIDES)
+    longer, shorter = ibis.greatest(source, target), ibis.least(source, target)
+    problem = ibis.null("string")
+    if filters.max_ratio is not None:
+        problem = (longer / shorter > ibis.literal(filters.max_ratio, "float64")).ifelse("max_ratio", problem)
+    if filters.max_words is not None:
+        problem = (longer > filters.max_words).ifelse("max_words", problem)
+    return problem
+
+
+def pair_utterances(pairs: ir.Table, *, with_tokens: bool) -> ir.Table:
+    """The pairs as conversations of two utterances, for ``queries.assign_splits``."""
+    turns = pairs.mutate(turn=ibis.array([0, 1]).unnest())
+    is_source = turns.turn == 0
+    tokens = {"tokens": is_source.ifelse(turns.source_tokens, turns.target_tokens)} if with_tokens else {}
+    return turns.select(
+        "file_split",
+        "key_1",
+        "key_2",
+        "thread",
+        turn=turns.turn.cast("int64"),
+        text=is_source.ifelse(turns.source, turns.target),
+        start=ibis.null("float64"),
+        end=ibis.null("float64"),
+        **tokens,
+    )
+
+
+def side_statistics(utterances: ir.Table, encoder_steps: int, decoder_steps: int) -> ir.Table:
+    """For each ``split`` and ``position``: pairs, words, and texts that are too long for the steps."""
+    is_source = utterances.position == 0
+    too_long = is_source.ifelse(utterances.words > encoder_steps, utterances.words + 1 > decoder_steps)
+    return utterances.group_by(["split", "position"]).agg(
+        pairs=utterances.count(),
+        words=utterances.words.sum().cast("int64"),
+        too_long=too_long.cast("int64").sum().cast("int64"),
+    )

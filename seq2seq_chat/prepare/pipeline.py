@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 from seq2seq_chat.data.corpus_file import COMPLETE_FOLDER, STATISTICS_FILE, WORKING_FOLDER, CorpusError
 from seq2seq_chat.prepare.engine import EngineName, open_engine
@@ -31,21 +31,18 @@ from seq2seq_chat.system.lines import read_error
 from seq2seq_chat.text.tokenizers import TOKENIZER_FILE
 from seq2seq_chat.text.vocabulary import TARGET_PREFIX, VOCABULARY_FILE
 
-if TYPE_CHECKING:
-    from seq2seq_chat.prepare.statistics import CorpusStatistics, PairStatistics
-
 _TASK_BYTES = 1 << 24
 _RANGE_BYTES = 1 << 26
 
 
-def find_inputs(corpus: str, inputs: Sequence[str | Path], years: Sequence[int] = ()) -> list[Piece]:
+def find_inputs(corpus: str, inputs: Sequence[str | Path], settings: ReaderSettings | None = None) -> list[Piece]:
     """The input files, without duplicates, in an order that does not depend on the file system.
 
     Args:
-        years: Of dumps of Reddit; empty for all.
+        settings: With the options of the reader; None for its defaults.
 
     Raises:
-        CorpusError: There are no files, or none of a year, or they cannot be read.
+        CorpusError: There are no files, they cannot be read, or the settings do not suit them.
     """
     kind = find_corpus(corpus)
     files: dict[tuple[Path, str | None], Piece] = {}
@@ -60,11 +57,7 @@ def find_inputs(corpus: str, inputs: Sequence[str | Path], years: Sequence[int] 
             raise CorpusError(str(read_error(Path(error.filename or entry), error, UserError))) from error
     if not files:
         raise CorpusError("There are no input files. Name at least one file or folder.")
-    found = kind.combine(list(files.values()))
-    if years:
-        from seq2seq_chat.prepare.readers.reddit import files_of_years
-
-        found = files_of_years(found, years)
+    found = kind.select(settings or kind.settings(), list(files.values()))
     return [replace(file, file=number) for number, file in enumerate(found)]
 
 
@@ -129,9 +122,7 @@ OUTPUT_FILES = (
 STAGING_FOLDER = "new"  # in the working folder: the results until they are complete
 
 
-def prepare(
-    settings: PrepareSettings, inputs: Sequence[str | Path], output: str | Path
-) -> CorpusStatistics | PairStatistics:
+def prepare(settings: PrepareSettings, inputs: Sequence[str | Path], output: str | Path) -> dict[str, Any]:
     """Write train.txt, validation.txt, test.txt, utterances.parquet, vocabulary.txt and statistics.json.
 
     If the tokenizer has a file, tokenizer.json is written as well. For pairs, the corpus files are .tsv, and the target
@@ -154,8 +145,7 @@ def prepare(
         UserError: ``output`` cannot be written, or the engine fails.
     """
     output = Path(output)
-    files = find_inputs(settings.corpus, inputs, settings.years)
-    find_corpus(settings.corpus).inspect(settings.shard_settings, files)
+    files = find_inputs(settings.corpus, inputs, settings.reader)
     official = None
     if settings.split is None:
         official = official_splits(files, list(map(Path, inputs)), need_train=settings.corpus == "chats")
@@ -225,7 +215,7 @@ def _read(settings: PrepareSettings, files: Sequence[Piece], folder: Path) -> Re
 
 def _assemble(
     settings: PrepareSettings, result: ReadResult, official: Sequence[str] | None, folder: Path
-) -> CorpusStatistics | PairStatistics:
+) -> dict[str, Any]:
     """Write the results, except for the statistics, into ``folder``. Raises CorpusError, UserError."""
     from seq2seq_chat.prepare.assembly import Assembly
     from seq2seq_chat.prepare.pair_assembly import PairAssembly

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypedDict
+from typing import Any
 
 from seq2seq_chat.data.corpus_file import CorpusError
 from seq2seq_chat.data.samples import Letters, check_letters
@@ -27,47 +27,6 @@ def warn_of_marks(words: Mapping[str, Sequence[str]]) -> None:
 
 class TooMuchDamage(CorpusError):
     """More of the inputs is damaged than ``max_bad`` allows."""
-
-
-class _Counts(TypedDict):
-    files: int
-    bytes: int
-    records: int
-    copies: int
-    damaged: int
-    incomplete_files: int
-    damages: list[str]
-
-
-class ReadingStatistics(_Counts, total=False):
-    """Statistics of reading.
-
-    ``corpus`` is the name of the reader. ``records`` are lines, comments or subtitle files; ``lines``, those of the
-    thesis, are comments or the sentences of subtitles, and ``unpacked_bytes`` is the size of the decompressed files;
-    both are known of these corpora only. ``copies`` are files skipped as copies of others; ``damages``
-    describes the first damaged records, incomplete files first.
-
-    Some tokenizers count what they remove: ``thesis`` words, ``unicode`` invisible characters. If corpus files hold
-    texts as they are, ``replaced_characters`` are the line breaks and other characters that a line cannot hold.
-
-    What is ``left_out``, of the corpus's ``unit``, is counted by reason, with ``examples``. If records are units, they
-    are damaged, left out or ``used``. Records of chats are messages, of ``people``, whose number is given.
-    ``first`` and ``last`` are the times of the first and the last utterance in ISO 8601, if they are known.
-    """
-
-    corpus: str
-    lines: int
-    unpacked_bytes: int
-    unit: str
-    left_out: dict[str, int]
-    examples: dict[str, list[str]]
-    used: int
-    removed_words: int
-    removed_characters: int
-    replaced_characters: int
-    people: int
-    first: str
-    last: str
 
 
 @dataclass(frozen=True)
@@ -134,8 +93,9 @@ class ReadResult:
             CorpusError: It removed nearly all letters.
         """
         (tokenizer, target_tokenizer), total = self.tokenizers, self.total
-        source = Letters(total.letters, total.kept_letters)
-        target = Letters(total.target_letters, total.kept_target_letters)
+        source, target = (
+            Letters(total.letters.get(side, 0), total.kept_letters.get(side, 0)) for side in ("source", "target")
+        )
         check_letters("the sources" if target.raw else "the inputs", tokenizer.name, source)
         check_letters("the targets", target_tokenizer.name, target)
         if total.marks:
@@ -150,9 +110,21 @@ class ReadResult:
             reasons.append(f"{count:,} {unit} ({reason}{f', such as {examples}' if examples else ''})")
         return ", ".join(reasons)
 
-    def statistics(self, copies: int = 0) -> ReadingStatistics:
-        """The statistics of reading; ``copies`` is the number of files skipped as copies."""
-        statistics: ReadingStatistics = {
+    def statistics(self, copies: int = 0) -> dict[str, Any]:
+        """The statistics of reading.
+
+        ``records`` are lines, comments or subtitle files; ``lines``, those of the thesis, are comments or the sentences
+        of subtitles, and ``unpacked_bytes`` is the size of the decompressed files; both are known of these corpora
+        only. ``copies`` are files skipped as copies of others; ``damages`` describes the first damaged records,
+        incomplete files first.
+
+        Some tokenizers count what they remove: ``thesis`` words, ``unicode`` invisible characters. If corpus files hold
+        texts as they are, ``replaced_characters`` are the line breaks and other characters that a line cannot hold.
+
+        What is ``left_out``, of the corpus's ``unit``, is counted by reason, with ``examples``. If records are units,
+        they are damaged, left out or ``used``. Records of chats are messages, of ``people``, whose number is given.
+        """
+        statistics: dict[str, Any] = {
             "files": sum(2 if file.companion else 1 for file in self.files),
             "bytes": sum(file.size for file in self.files),
             "records": self.total.records,

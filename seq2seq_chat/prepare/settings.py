@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -52,7 +51,6 @@ class PrepareSettings:
 
     corpus: str  # the name of a module of readers
     reader: ReaderSettings | None = None  # with the options of the reader, if it has any; None: its defaults
-    years: Sequence[int] = ()  # reddit only: of the dumps that are read; empty: all
     max_gap: float | None = DEFAULT_MAX_GAP  # opensubtitles only; None joins all films into a single conversation
     keep_copies: bool = False  # opensubtitles only: keep files that are copies of the same film
     # Dialogues, films and submissions are never divided. None: the split that the names of the files show (see

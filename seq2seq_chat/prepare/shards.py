@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -21,12 +21,11 @@ import pyarrow.parquet as pq
 
 from seq2seq_chat.data.corpus_file import CorpusError
 from seq2seq_chat.data.samples import SAMPLE_UTTERANCES, Letters
-from seq2seq_chat.prepare.arrow import booleans, integers
 from seq2seq_chat.system.files import file_checksum, write_atomically
 from seq2seq_chat.system.lines import read_error
 from seq2seq_chat.text.tokenizers import TokenizerSettings
 
-_FORMAT = 12  # increment it whenever a reader or a schema changes
+_FORMAT = 13  # increment it whenever a reader or a schema changes
 _ROWS_PER_GROUP = 1 << 17
 MAX_EXAMPLES, MAX_EXAMPLE_LENGTH = 2, 60
 """Examples for a reason why something was left out, and their length in characters."""
@@ -42,15 +41,16 @@ EXPECTED = frozenset([MARKERS, BLANK, OTHER_SUBREDDITS, UNPAIRED, SUBMISSIONS])
 MAX_DAMAGES = 100
 """Damaged records that are described; further ones are only counted."""
 
-UTTERANCES = pa.schema(
-    [
-        pa.field("file", pa.int32(), nullable=False),
-        pa.field("conversation", pa.int64(), nullable=False),
-        pa.field("position", pa.int64(), nullable=False),
-        pa.field("text", pa.string(), nullable=False),
-        pa.field("start", pa.float64()),
-        pa.field("end", pa.float64()),
-    ]
+
+def make_schema(required: Mapping[str, pa.DataType], nullable: Mapping[str, pa.DataType] | None = None) -> pa.Schema:
+    """A schema of columns without nulls, followed by some with nulls."""
+    fields = [pa.field(name, kind, nullable=False) for name, kind in required.items()]
+    return pa.schema([*fields, *(pa.field(name, kind) for name, kind in (nullable or {}).items())])
+
+
+UTTERANCES = make_schema(
+    {"file": pa.int32(), "conversation": pa.int64(), "position": pa.int64(), "text": pa.string()},
+    {"start": pa.float64(), "end": pa.float64()},
 )
 """Utterances in the order of their file: the number of the file among the inputs, the numbers of the conversation and
 of the utterance within the file (from 0), the text that corpus files hold, and the times in seconds."""
@@ -58,27 +58,17 @@ of the utterance within the file (from 0), the text that corpus files hold, and 
 SUBTITLES = UTTERANCES.append(pa.field("previous_end", pa.float64()))
 """Utterances of films, with the end (or, if unknown, the start) of the previous one in the file."""
 
-COMMENTS = pa.schema(
-    [
-        pa.field("ordinal", pa.int64(), nullable=False),
-        pa.field("link", pa.string(), nullable=False),
-        pa.field("id", pa.string(), nullable=False),
-        pa.field("parent", pa.string(), nullable=False),
-        pa.field("text", pa.string(), nullable=False),
-        pa.field("created", pa.float64()),
-    ]
+COMMENTS = make_schema(
+    {"ordinal": pa.int64(), "link": pa.string(), "id": pa.string(), "parent": pa.string(), "text": pa.string()},
+    {"created": pa.float64()},
 )
 """Comments: a number that increases in the order of the inputs; the full names of the submission, of the comment and of
 its parent; the text that corpus files hold; and the time in seconds since 1970."""
 
 PAIRS = pa.schema(
     [
-        pa.field("file", pa.int32(), nullable=False),
-        pa.field("line", pa.int64(), nullable=False),
-        pa.field("text", pa.string(), nullable=False),
-        pa.field("tokens", pa.string()),
-        pa.field("target_text", pa.string(), nullable=False),
-        pa.field("target_tokens", pa.string()),
+        *make_schema({"file": pa.int32(), "line": pa.int64(), "text": pa.string()}, {"tokens": pa.string()}),
+        *make_schema({"target_text": pa.string()}, {"target_tokens": pa.string()}),
     ]
 )
 """Pairs: the number of the file among the inputs, and one that increases with the lines of a file; source and target as
@@ -87,13 +77,7 @@ corpus files hold them, and their tokens, which are null if they are the text or
 TOKENS = pa.field("tokens", pa.string(), nullable=False)
 """The tokens of a text, separated by single spaces; only if they differ from the text and the tokenizer is ready."""
 
-FINGERPRINTS = pa.schema(
-    [
-        pa.field("file", pa.int32(), nullable=False),
-        pa.field("exact", pa.bool_(), nullable=False),
-        pa.field("fingerprint", pa.int64(), nullable=False),
-    ]
-)
+FINGERPRINTS = make_schema({"file": pa.int32(), "exact": pa.bool_(), "fingerprint": pa.int64()})
 """Fingerprints that identify copies of the same film, see ``readers.opensubtitles``."""
 
 
@@ -180,10 +164,8 @@ class PieceReport:
     incomplete: bool = False  # whether the rest of the piece could not be read
     rows: int = 0  # in the shard
     conversations: int = 0  # in the shard
-    letters: int = 0  # in the first raw utterances
-    kept_letters: int = 0  # left of them by the tokenizer
-    target_letters: int = 0  # of pairs: in the first raw targets
-    kept_target_letters: int = 0  # left of them by the tokenizer of the target
+    letters: dict[str, int] = field(default_factory=dict)  # in the first raw texts, by "source" and "target"
+    kept_letters: dict[str, int] = field(default_factory=dict)  # left of them by the tokenizer
     marks: dict[str, list[str]] = field(default_factory=dict)  # words that lose some: see english.words_with_marks
     removed_words: int = 0  # by tokenizers that clean
     removed_characters: int = 0  # by others
@@ -278,12 +260,10 @@ class Shard:
 
     def add_letters(self, raw: Sequence[str], cleaned: Sequence[str], *, target: bool = False) -> None:
         """Count the letters in the first utterances or targets of a piece, and how many of them the tokenizer keeps."""
-        if not (self.piece.target_letters if target else self.piece.letters):
+        side = "target" if target else "source"
+        if not self.piece.letters.get(side):
             counts = Letters.from_texts(raw[:SAMPLE_UTTERANCES], cleaned[:SAMPLE_UTTERANCES])
-            if target:
-                self.piece.target_letters, self.piece.kept_target_letters = counts
-            else:
-                self.piece.letters, self.piece.kept_letters = counts
+            self.piece.letters[side], self.piece.kept_letters[side] = counts
 
     def leave_out(self, reason: str, count: int = 1, examples: Iterable[str] = ()) -> None:
         """Count what is left out for a reason, with a few of these texts as examples."""
@@ -328,3 +308,49 @@ def _array(values: Any, kind: pa.DataType, rows: int) -> pa.Array:
     if hasattr(values, "__len__"):
         return pa.array(values, kind)
     return integers(np.full(rows, values), np.int32 if kind == pa.int32() else np.int64)
+
+
+# NumPy arrays and bytes become Arrow arrays by buffer. pyarrow's own conversions examine each value, and import pandas
+# to recognize its objects, which takes half a second in each process.
+
+
+def strings(values: Sequence[bytes]) -> pa.StringArray:
+    """A string array of UTF-8 values."""
+    offsets = np.zeros(len(values) + 1, np.int32)
+    np.cumsum(np.fromiter(map(len, values), np.int32, len(values)), out=offsets[1:])
+    return pa.StringArray.from_buffers(len(values), pa.py_buffer(offsets), pa.py_buffer(b"".join(values)))
+
+
+def lines(block: bytes) -> pa.StringArray:
+    """A string array of the lines of a UTF-8 text without a line feed after the last."""
+    ends = np.flatnonzero(np.frombuffer(block, np.uint8) == ord("\n"))
+    offsets = np.zeros(len(ends) + 2, np.int32)
+    offsets[1:-1] = ends - np.arange(len(ends))  # the preceding line feeds are removed
+    offsets[-1] = len(block) - len(ends)
+    return pa.StringArray.from_buffers(len(ends) + 1, pa.py_buffer(offsets), pa.py_buffer(block.translate(None, b"\n")))
+
+
+def integers(values: Any, kind: type[np.integer[Any]] = np.int64) -> pa.Array:
+    """An integer array."""
+    data = pa.py_buffer(np.ascontiguousarray(values, kind))
+    return pa.Array.from_buffers(pa.from_numpy_dtype(kind), len(values), [None, data])
+
+
+def booleans(values: Any) -> pa.Array:
+    """A boolean array."""
+    return pa.Array.from_buffers(pa.bool_(), len(values), [None, pa.py_buffer(np.packbits(values, bitorder="little"))])
+
+
+def floats(values: Any) -> pa.Array:
+    """A float64 array in which NaN becomes null."""
+    known = ~np.isnan(values)
+    bits = None if known.all() else pa.py_buffer(np.packbits(known, bitorder="little"))
+    data = pa.py_buffer(np.ascontiguousarray(values, np.float64))
+    return pa.Array.from_buffers(pa.float64(), len(values), [bits, data])
+
+
+def to_numpy(column: pa.Array, kind: type[np.integer[Any]] = np.int64) -> Any:
+    """An integer array without nulls as a NumPy array that shares its memory."""
+    if column.null_count or column.type != pa.from_numpy_dtype(kind):
+        raise TypeError(f"{column.type} with {column.null_count} nulls cannot be converted to {kind.__name__}")
+    return np.frombuffer(column.buffers()[1], kind)[column.offset :][: len(column)]

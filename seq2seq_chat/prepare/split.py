@@ -41,11 +41,7 @@ def check_shares(shares: Shares) -> None:
 
 def split_of(thread: str | int, shares: Shares, seed: int) -> str:
     """The split of a thread (a name or number), which depends only on the thread and the seed."""
-    thread_hash = _hash(thread, seed)
-    train, validation = hash_thresholds(shares)
-    if thread_hash < train:
-        return SPLITS[0]
-    return SPLITS[1] if thread_hash < validation else SPLITS[2]
+    return SPLITS[sum(_hash(thread, seed) >= threshold for threshold in hash_thresholds(shares))]
 
 
 def hash_thresholds(shares: Shares) -> tuple[str, str]:

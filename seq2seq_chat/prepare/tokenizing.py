@@ -11,8 +11,7 @@ import pyarrow as pa
 
 from seq2seq_chat.data.corpus_file import END_OF_CONVERSATION
 from seq2seq_chat.data.samples import SAMPLE_UTTERANCES
-from seq2seq_chat.prepare.arrow import strings
-from seq2seq_chat.prepare.shards import MAX_EXAMPLES, NOTHING_KEPT, TOKENS, Shard
+from seq2seq_chat.prepare.shards import MAX_EXAMPLES, NOTHING_KEPT, TOKENS, Shard, strings
 from seq2seq_chat.system.lines import MAX_LINE_BYTES, TOO_LONG
 from seq2seq_chat.text.tokenizers import Tokenizer, TokenizerSettings, create_tokenizer
 from seq2seq_chat.text.tokenizers.english import clean_block, words_with_marks
@@ -80,24 +79,21 @@ def tokenize(
     are replaced. An utterance that is too long or reads like the marker between conversations is damage.
     """
     tokenizer = _tokenizer(settings)
+    tokens = None
+    kept: Sequence[str] = raw
     if tokenizer is not None and tokenizer.cleans:
-        texts = tokenizer.encode_lines(raw)
+        texts = tokens = kept = tokenizer.encode_lines(raw)
         shard.piece.removed_words += tokenizer.count_removed(raw)
         if settings.name == "english":
             _find_marks(raw, shard, target=target)
-        shard.add_letters(raw, texts, target=target)
-        if not pairs:
-            _count_lost(raw, texts, shard)
-        _drop_unwritable(texts, shard)
-        return TokenizedTexts(texts, texts)
-    texts, replaced = _as_lines(raw)
-    shard.piece.replaced += replaced
-    tokens = None
-    if tokenizer is not None:
-        tokens = tokenizer.encode_lines(texts)
-        shard.piece.removed_characters += tokenizer.count_removed(texts)
-        texts = [text if line else "" for text, line in zip(texts, tokens, strict=True)]
-    kept = raw if tokenizer is None or tokens is None or tokenizer.lossless else tokens
+    else:
+        texts, replaced = _as_lines(raw)
+        shard.piece.replaced += replaced
+        if tokenizer is not None:
+            tokens = tokenizer.encode_lines(texts)
+            shard.piece.removed_characters += tokenizer.count_removed(texts)
+            texts = [text if line else "" for text, line in zip(texts, tokens, strict=True)]
+            kept = raw if tokenizer.lossless else tokens
     shard.add_letters(raw, kept, target=target)
     if not pairs:
         _count_lost(raw, texts, shard)
@@ -120,12 +116,13 @@ def tokenize_block(block: bytes, settings: TokenizerSettings, shard: Shard) -> t
             _count_lost(block.decode().split("\n"), cleaned.decode().split("\n"), shard)
         return cleaned, None
     texts, tokens = tokenize(block.decode().split("\n"), settings, shard)
-    return _block(texts), None if tokens is None or tokens is texts else _block(tokens)
+    has_tokens = tokens is not None and tokens is not texts
+    return "\n".join(texts).encode(), "\n".join(tokens or ()).encode() if has_tokens else None
 
 
 def _find_marks(raw: Sequence[str], shard: Shard, *, target: bool = False) -> None:
     """Look for what the English tokenizer removes within words, in the utterances whose letters are counted."""
-    if not (shard.piece.target_letters if target else shard.piece.letters):
+    if not shard.piece.letters.get("target" if target else "source"):
         for name, words in words_with_marks(raw[:SAMPLE_UTTERANCES], MAX_EXAMPLES).items():
             shard.piece.marks[name] = [*shard.piece.marks.get(name, ()), *words][:MAX_EXAMPLES]
 
@@ -138,10 +135,6 @@ def _count_lost(raw: Sequence[str], texts: Sequence[str], shard: Shard) -> None:
 
 def _first_lines(block: bytes) -> list[str]:
     return [line.decode() for line in block.split(b"\n", _SAMPLE_LINES)[:_SAMPLE_LINES]]
-
-
-def _block(lines: list[str]) -> bytes:
-    return "\n".join(lines).encode()
 
 
 def _as_lines(texts: Sequence[str]) -> tuple[list[str], int]:

@@ -16,23 +16,17 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from seq2seq_chat.data.corpus_file import END_OF_CONVERSATION
-from seq2seq_chat.prepare.arrow import booleans, integers, strings, to_numpy
-from seq2seq_chat.prepare.shards import TOKENS
+from seq2seq_chat.prepare.shards import TOKENS, booleans, integers, make_schema, strings, to_numpy
 from seq2seq_chat.prepare.split import SPLITS
 
 UTTERANCES_FILE = "utterances.parquet"
 
-PREPARED = pa.schema(
-    [
-        pa.field("split", pa.string(), nullable=False),
-        pa.field("thread", pa.string(), nullable=False),
-        pa.field("conversation", pa.int64(), nullable=False),
-        pa.field("position", pa.int64(), nullable=False),
-        pa.field("text", pa.string(), nullable=False),
-        pa.field("words", pa.int32(), nullable=False),
-        pa.field("start", pa.float64()),
-        pa.field("end", pa.float64()),
-    ]
+PREPARED = make_schema(
+    {
+        **{"split": pa.string(), "thread": pa.string(), "conversation": pa.int64(), "position": pa.int64()},
+        **{"text": pa.string(), "words": pa.int32()},
+    },
+    {"start": pa.float64(), "end": pa.float64()},
 )
 """The split; the thread (dialogue, film or submission), which is never divided between splits; the number of the
 conversation in the corpus and of the utterance in the conversation, from 0; the text of the corpus file and its number

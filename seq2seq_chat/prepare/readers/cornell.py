@@ -13,13 +13,12 @@ from pathlib import Path
 import orjson
 
 from seq2seq_chat.prepare.readers import COMPRESSED, RawCorpus, single_file
-from seq2seq_chat.prepare.readers.text import ConversationWriter, line_batches
+from seq2seq_chat.prepare.readers.text import ConversationWriter, records
 from seq2seq_chat.prepare.shards import UTTERANCES, Piece, ReaderSettings, Shard
 
 _SEPARATOR = " +++$+++"  # followed by a space, unless the field is empty
 _MARKUP = re.compile(r"</?[A-Za-z]+>")  # <u>, <i>, <b> and a few more for emphasis
 _CONVOKIT = re.compile(rf"utterances\.jsonl{COMPRESSED}")
-_FLUSHED_CONVERSATIONS = 1000
 _LINE_ID = re.compile(r"L\d+")
 
 
@@ -35,35 +34,27 @@ def read_cornell(piece: Piece, settings: ReaderSettings, shard: Shard) -> None:
     lines_file = piece.companion
     texts = _read_texts(piece, lines_file, shard)
     conversations = ConversationWriter(piece, settings, shard)
-    for lines in line_batches(piece, shard, legacy=True):
-        for number, line in lines:
-            if not line.strip():
-                continue
-            shard.piece.records += 1
-            ids = _LINE_ID.findall(line.rsplit(_SEPARATOR.strip(), 1)[-1])
-            missing = [name for name in ids if name not in texts]
-            if missing:
-                shard.add_damage(f"line {number}", f"line {missing[0]} is not in {lines_file.name}")
-            elif not ids:
-                shard.add_damage(f"line {number}", "no line ids")
-            else:
-                conversations.add(number, [texts[name] for name in ids])
-        conversations.flush()
+    for number, line in records(piece, shard, legacy=True):
+        ids = _LINE_ID.findall(line.rsplit(_SEPARATOR.strip(), 1)[-1])
+        missing = [name for name in ids if name not in texts]
+        if missing:
+            shard.add_damage(f"line {number}", f"line {missing[0]} is not in {lines_file.name}")
+        elif not ids:
+            shard.add_damage(f"line {number}", "no line ids")
+        else:
+            conversations.add(number, [texts[name] for name in ids])
+    conversations.flush()
 
 
 def _read_texts(piece: Piece, lines_file: Path, shard: Shard) -> dict[str, str]:
     """The texts of the lines by their ids."""
     texts: dict[str, str] = {}
-    for lines in line_batches(Piece(lines_file, 0), shard, legacy=True):
-        for number, line in lines:
-            if not line.strip():
-                continue
-            shard.piece.records += 1
-            fields = line.split(_SEPARATOR, 4)
-            if len(fields) < 5:
-                shard.add_damage(f"{lines_file.name}, line {number}", "fewer than five fields")
-            else:
-                texts.setdefault(fields[0].strip(), _MARKUP.sub("", fields[4]).replace("\n", " "))
+    for number, line in records(Piece(lines_file, 0), shard, legacy=True):
+        fields = line.split(_SEPARATOR, 4)
+        if len(fields) < 5:
+            shard.add_damage(f"{lines_file.name}, line {number}", "fewer than five fields")
+        else:
+            texts.setdefault(fields[0].strip(), _plain(fields[4]))
     return texts
 
 
@@ -71,18 +62,14 @@ def _read_convokit(piece: Piece, settings: ReaderSettings, shard: Shard) -> None
     """Read utterances in any order. A conversation goes on with the first reply to each of its utterances."""
     texts: dict[str, str] = {}
     replies: dict[str | None, list[str]] = defaultdict(list)
-    for lines in line_batches(piece, shard):
-        for number, line in lines:
-            if not line.strip():
-                continue
-            shard.piece.records += 1
-            try:
-                utterance = orjson.loads(line)
-                name, text = utterance["id"], _MARKUP.sub("", utterance["text"]).replace("\n", " ")
-                replies[utterance["reply-to" if "reply-to" in utterance else "reply_to"]].append(name)
-                texts.setdefault(name, text)
-            except (ValueError, KeyError, TypeError) as error:
-                shard.add_damage(f"line {number}", f"not an utterance as ConvoKit writes them: {error!r}")
+    for number, line in records(piece, shard):
+        try:
+            utterance = orjson.loads(line)
+            name, text = utterance["id"], _plain(utterance["text"])
+            replies[utterance["reply-to" if "reply-to" in utterance else "reply_to"]].append(name)
+            texts.setdefault(name, text)
+        except (ValueError, KeyError, TypeError) as error:
+            shard.add_damage(f"line {number}", f"not an utterance as ConvoKit writes them: {error!r}")
     conversations = ConversationWriter(piece, settings, shard)
     for number, first in enumerate(replies[None]):
         chain, name = [], first
@@ -90,10 +77,12 @@ def _read_convokit(piece: Piece, settings: ReaderSettings, shard: Shard) -> None
             chain.append(texts.pop(name))
             name = next(iter(replies.get(name, ())), "")
         conversations.add(number, chain)
-        if number % _FLUSHED_CONVERSATIONS == 0:
-            conversations.flush()
     conversations.flush()
     shard.leave_out("beside the first reply to an utterance", len(texts), texts.values())
+
+
+def _plain(text: str) -> str:
+    return _MARKUP.sub("", text).replace("\n", " ")
 
 
 def lines_file_of(conversations_file: Path) -> Path:

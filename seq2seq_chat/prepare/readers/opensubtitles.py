@@ -4,29 +4,22 @@ from __future__ import annotations
 
 import hashlib
 import re
-import struct
-import zipfile
 import zlib
 from collections.abc import Iterable, Iterator
-from functools import lru_cache
 from itertools import compress
 from pathlib import Path, PurePosixPath
 
 import numpy as np
 
 from seq2seq_chat.data.corpus_file import CorpusError
-from seq2seq_chat.prepare.arrow import floats, integers, lines
-from seq2seq_chat.prepare.readers import COMPRESSED, RawCorpus, single_file
+from seq2seq_chat.prepare.readers import COMPRESSED, ZIP_ERRORS, RawCorpus, archive_members, open_archive, single_file
 from seq2seq_chat.prepare.readers.opus import DamagedXml, film_sentences
-from seq2seq_chat.prepare.shards import SUBTITLES, Piece, ReaderSettings, Shard
+from seq2seq_chat.prepare.shards import SUBTITLES, Piece, ReaderSettings, Shard, floats, integers, lines
 from seq2seq_chat.prepare.tokenizing import tokenize_block
-from seq2seq_chat.system.compressed import DECOMPRESSION_ERRORS, DamagedFile, decompressed, read_decompressed
+from seq2seq_chat.system.compressed import DamagedFile, decompressed, read_decompressed
 
 SKETCH_SIZE = 32
 """Fingerprints in the sketch of a film: the smallest hashes of its distinct long sentences."""
-
-ZIP_ERRORS = (zipfile.BadZipFile, *DECOMPRESSION_ERRORS, KeyError, NotImplementedError, RuntimeError, struct.error)
-"""Exceptions that reading a damaged or modified archive may raise."""
 
 WITHOUT_WORDS = "without <w>"
 """Why sentences are left out: they are not tokenized."""
@@ -108,18 +101,6 @@ def _content(piece: Piece) -> bytes:
         raise DamagedFile(f"could not be decompressed: {error}") from error
 
 
-def open_archive(path: Path) -> zipfile.ZipFile:
-    """An archive, which stays open. Raises OSError, and ZIP_ERRORS if it is damaged."""
-    state = path.stat()
-    return _open_archive(path, state.st_size, state.st_mtime_ns)
-
-
-@lru_cache(maxsize=1)
-def _open_archive(path: Path, _size: int, _modified: int) -> zipfile.ZipFile:
-    """An open archive; size and date are part of the cache key because the file may be modified."""
-    return zipfile.ZipFile(path)
-
-
 def _films(path: Path) -> Iterator[Piece]:
     """The films of an XML file, of an archive, or of a list of them in a .txt. Raises CorpusError, OSError."""
     for file in _read_file_list(path) if path.suffix == ".txt" else [path]:
@@ -137,17 +118,11 @@ def _read_file_list(path: Path) -> Iterator[Path]:
 
 def _members(path: Path) -> Iterable[Piece]:
     try:
-        with zipfile.ZipFile(path) as archive:
-            members = [
-                Piece(path, info.compress_size, info.filename)
-                for info in archive.infolist()
-                if info.filename.endswith((".xml", ".xml.gz"))
-            ]
+        if members := archive_members(path, r"(?s).*\.xml(\.gz)?"):
+            return members
     except ZIP_ERRORS:
         return single_file(path)  # reported as damage when it is read
-    if not members:
-        raise CorpusError(f"{path} contains no .xml file. Use the archive of monolingual XML files.")
-    return sorted(members, key=lambda file: PurePosixPath(file.member or "").parts)
+    raise CorpusError(f"{path} contains no .xml file. Use the archive of monolingual XML files.")
 
 
 def film_name(piece: Piece) -> str:

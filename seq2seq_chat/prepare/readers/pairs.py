@@ -13,7 +13,7 @@ import pyarrow as pa
 from seq2seq_chat.data.corpus_file import BadRow, CorpusError, Pair, parallel_lines, parallel_row, parse_row
 from seq2seq_chat.prepare.readers import COMPRESSED, RawCorpus
 from seq2seq_chat.prepare.readers.tables import Columns, find_table, is_table
-from seq2seq_chat.prepare.readers.text import line_batches, line_position
+from seq2seq_chat.prepare.readers.text import line_position, text_lines
 from seq2seq_chat.prepare.shards import PAIRS, Piece, ReaderSettings, Shard
 from seq2seq_chat.prepare.tokenizing import TokenizedTexts, tokenize
 from seq2seq_chat.system.compressed import read_start
@@ -50,12 +50,11 @@ def read_pair_files(piece: Piece, settings: PairSettings, shard: Shard) -> None:
     if table is not None:
         if piece.start:  # a range of a plain file
             table = table._replace(first_row=0)
-        for number, row in table.rows(piece.path, (line for lines in line_batches(piece, shard) for _, line in lines)):
+        for number, row in table.rows(piece.path, (line for _, line in text_lines(piece, shard))):
             pairs.add(number, table.pair, row)
     elif piece.companion is None:
-        for lines in line_batches(piece, shard):
-            for number, line in lines:
-                pairs.add(number, parse_row, line)
+        for number, line in text_lines(piece, shard):
+            pairs.add(number, parse_row, line)
     else:
         damaged: dict[int, str] = {}  # at most the current line, as lines are read one by one
 
@@ -99,9 +98,12 @@ class _PairWriter:
         kept = []
         for index, number in enumerate(self._numbers):
             source, target = sources.texts[index], targets.texts[index]
-            if source and target and len(source) + len(target) >= MAX_LINE_BYTES // 4 and _is_too_long(source, target):
+            if not (source and target):
+                continue
+            may_be_too_long = len(source) + len(target) >= MAX_LINE_BYTES // 4
+            if may_be_too_long and len(f"{source}\t{target}".encode()) > MAX_LINE_BYTES:
                 shard.add_damage(line_position(piece, number), f"a row of both sides is {TOO_LONG}")
-            elif source and target:
+            else:
                 kept.append(index)
         without_tokens = max(0, len(self._pairs) - len(kept) - (shard.piece.damaged - damaged))
         lost = set(range(len(self._pairs))).difference(kept) if without_tokens else ()
@@ -120,10 +122,6 @@ class _PairWriter:
         return [text if text.isprintable() else _BREAKS.sub(" ", text) for text in texts]
 
 
-def _is_too_long(source: str, target: str) -> bool:
-    return len(source.encode()) + len(target.encode()) + 1 > MAX_LINE_BYTES
-
-
 def _columns(prefix: str, texts: TokenizedTexts, kept: Sequence[int]) -> dict[str, pa.Array]:
     """The columns of one side; the tokens are null if they are the texts or the tokenizer is not ready."""
     columns: dict[str, pa.Array] = dict(texts.columns(kept))
@@ -137,7 +135,7 @@ def _choose(files: list[Path]) -> list[Path]:
     return [path for path in files if _TSV.fullmatch(path.name)] or [path for path in files if _has_columns(path)]
 
 
-def _combine(files: list[Piece]) -> list[Piece]:
+def _combine(_: object, files: list[Piece]) -> list[Piece]:
     """The files of two columns, or two files of parallel lines as one. Raises CorpusError."""
     lines = [file for file in files if not _has_columns(file.path)]
     if not lines:
@@ -145,16 +143,13 @@ def _combine(files: list[Piece]) -> list[Piece]:
     # Two files, or a source and a target for each split, such as train.en train.fr test.en test.fr.
     pairs = list(zip(files[::2], files[1::2], strict=False))
     languages = {(source.path.suffix, target.path.suffix) for source, target in pairs}
-    if len(lines) < len(files) or len(files) % 2 or (len(pairs) > 1 and (len(languages) > 1 or not _same_names(pairs))):
+    same_names = all(source.path.with_suffix("") == target.path.with_suffix("") for source, target in pairs)
+    if len(lines) < len(files) or len(files) % 2 or (len(pairs) > 1 and (len(languages) > 1 or not same_names)):
         raise CorpusError(
             f"{lines[0].path} has no tab-separated columns. Name .tsv files of two columns, or exactly two files "
             f"of parallel lines, SOURCE TARGET; there {'is 1 file' if len(files) == 1 else f'are {len(files)} files'}."
         )
     return [Piece(source.path, source.size + target.size, companion=target.path) for source, target in pairs]
-
-
-def _same_names(pairs: Sequence[tuple[Piece, Piece]]) -> bool:
-    return all(source.path.with_suffix("") == target.path.with_suffix("") for source, target in pairs)
 
 
 def _has_columns(path: Path) -> bool:
@@ -181,5 +176,5 @@ CORPUS = RawCorpus(
     threads="pairs with the same source",
     divisible=lambda path: find_table(path, None) is None,
     choose=_choose,
-    combine=_combine,
+    select=_combine,
 )

@@ -14,7 +14,7 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -24,7 +24,6 @@ import orjson
 import pyarrow as pa
 
 from seq2seq_chat.data.corpus_file import CorpusError
-from seq2seq_chat.prepare.arrow import floats, integers, strings
 from seq2seq_chat.prepare.readers import COMPRESSED, RawCorpus
 from seq2seq_chat.prepare.shards import (
     BLANK,
@@ -35,6 +34,9 @@ from seq2seq_chat.prepare.shards import (
     PieceReport,
     ReaderSettings,
     Shard,
+    floats,
+    integers,
+    strings,
 )
 from seq2seq_chat.prepare.tokenizing import tokenize
 from seq2seq_chat.system.compressed import DamagedFile, LineBlocks, read_start
@@ -75,6 +77,7 @@ class RedditSettings(ReaderSettings):
     max_words: int | None = None  # skip comments of more words, which white space separates in the raw comment
     min_score: int | None = None  # skip comments with a lower score
     keep_bots: bool = False  # whether to read what programs wrote
+    years: tuple[int, ...] = ()  # of the dumps that are read; empty: all
 
 
 def read_reddit(piece: Piece, settings: RedditSettings, shard: Shard) -> None:
@@ -102,8 +105,11 @@ def read_reddit(piece: Piece, settings: RedditSettings, shard: Shard) -> None:
     shard.leave_out(OTHER_SUBREDDITS, others)
 
 
-def files_of_years(files: Sequence[Piece], years: Collection[int]) -> list[Piece]:
-    """The dumps of some years, by their names. Raises CorpusError if there is none of a year."""
+def files_of_years(settings: RedditSettings, files: list[Piece]) -> list[Piece]:
+    """The dumps of the years in the settings, by their names. Raises CorpusError if there is none of a year."""
+    years = settings.years
+    if not years:
+        return files
     found = [(file, int(match[1])) for file in files if (match := _YEAR.match(file.path.name))]
     if missing := sorted(set(years) - {year for _, year in found}):
         others = ", ".join(map(str, sorted({year for _, year in found}))) or "none"
@@ -346,9 +352,9 @@ def _is_utf8(data: bytes | memoryview) -> bool:
     return True
 
 
-def check_subreddits(settings: ReaderSettings, report: PieceReport, files: Sequence[Piece]) -> None:
+def check_subreddits(settings: RedditSettings, report: PieceReport, files: Sequence[Piece]) -> None:
     """Raise CorpusError if there are no comments in the selected subreddits."""
-    if not isinstance(settings, RedditSettings) or not settings.subreddits or report.rows or not report.records:
+    if not settings.subreddits or report.rows or not report.records:
         return
     if report.left_out.get(OTHER_SUBREDDITS, 0) + report.damaged < report.records:
         return
@@ -370,5 +376,6 @@ CORPUS = RawCorpus(
     unit="comments",
     threads="submissions",
     divisible=lambda path: True,
+    select=files_of_years,
     check=check_subreddits,
 )

@@ -6,9 +6,9 @@ An invalid line is counted as damage and skipped.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
-from seq2seq_chat.data.corpus_file import END_OF_CONVERSATION, CorpusError
+from seq2seq_chat.data.corpus_file import CorpusError
 from seq2seq_chat.prepare.shards import INCOMPLETE_PAIR, Piece, ReaderSettings, Shard
 from seq2seq_chat.prepare.tokenizing import tokenize
 from seq2seq_chat.system.compressed import DamagedFile, LineBlocks
@@ -16,6 +16,7 @@ from seq2seq_chat.system.lines import MAX_LINE_BYTES, TOO_LONG, UTF16_REMEDY, is
 
 BLOCK_UTTERANCES = 100
 """Utterances per block when a file is a single conversation; even, to keep alternating pairs."""
+_BATCH_UTTERANCES = 4096  # tokenized together
 
 
 class ConversationWriter:
@@ -35,11 +36,15 @@ class ConversationWriter:
 
     def add(self, conversation: int, utterances: Sequence[str]) -> None:
         """Add raw utterances. A different number starts a new conversation."""
+        if len(self._raw) >= _BATCH_UTTERANCES and (
+            self._complete_size is None or conversation != self._raw_conversations[-1]
+        ):
+            self.flush()
         self._raw += utterances
         self._raw_conversations += [conversation] * len(utterances)
 
     def flush(self) -> None:
-        """Write the added utterances to the shard. With ``complete_size``, call it between conversations only."""
+        """Write the added utterances to the shard; call it after the last one."""
         texts = tokenize(self._raw, self._tokenizer, self._shard)
         kept = texts.kept()
         if self._complete_size is not None:
@@ -66,16 +71,21 @@ class ConversationWriter:
         self._raw, self._raw_conversations = [], []
 
 
-def line_batches(
-    piece: Piece, shard: Shard, *, keep_damaged: bool = False, legacy: bool = False
-) -> Iterator[Iterable[tuple[int, str]]]:
-    """Yield the lines of a piece of text, numbered from 1, a batch at a time. Consume each batch before the next one.
+def records(piece: Piece, shard: Shard, *, legacy: bool = False) -> Iterator[tuple[int, str]]:
+    """Yield the lines that are not blank, which are counted as records, see ``text_lines``."""
+    for number, line in text_lines(piece, shard, legacy=legacy):
+        if line.strip():
+            shard.piece.records += 1
+            yield number, line
 
-    Lines end at a line feed, with or without a carriage return; a byte order mark at the start is dropped.
+
+def text_lines(piece: Piece, shard: Shard, *, legacy: bool = False) -> Iterator[tuple[int, str]]:
+    """Yield the lines of a piece of text, numbered from 1.
+
+    Lines end at a line feed, with or without a carriage return; a byte order mark at the start is dropped. A line that
+    is not UTF-8 or too long is skipped: it is a damaged record.
 
     Args:
-        keep_damaged: Yield a line that is not UTF-8 or too long as an empty one instead of skipping it; it is damage
-            either way.
         legacy: Decode a line that is not UTF-8 as Windows-1252; it is not damage.
 
     Raises:
@@ -83,46 +93,37 @@ def line_batches(
         OSError: The file cannot be opened.
     """
     number = 0
-
-    def lines(block: bytes) -> Iterator[tuple[int, str]]:
-        nonlocal number
-        if number == piece.start == 0 and is_utf16(block):
-            raise CorpusError(f"{piece.path} {UTF16_REMEDY}")
-        for raw in block.removesuffix(b"\n").split(b"\n"):
-            number += 1
-            line, damage = decode(raw)
-            if damage:
-                shard.piece.records += not keep_damaged
-                shard.add_damage(line_position(piece, number), damage)
-                if not keep_damaged:
-                    continue
-            yield number, (line.removeprefix("\ufeff") if number == 1 and not piece.start else line).removesuffix("\r")
-
-    def decode(raw: bytes) -> tuple[str, str | None]:
-        """The text of a line, and what is wrong with it, if anything."""
-        if len(raw) > MAX_LINE_BYTES:
-            return "", TOO_LONG
-        try:
-            return raw.decode("utf-8"), None
-        except UnicodeDecodeError as error:
-            if legacy:
-                return raw.decode("cp1252", errors="replace"), None
-            return "", f"byte {error.start} of the line is not UTF-8"
-
     try:
         for _, block in LineBlocks(piece.path, piece.start, piece.end, shard.add_bytes):
-            yield lines(bytes(block))
+            content = bytes(block)
+            if number == piece.start == 0:
+                if is_utf16(content):
+                    raise CorpusError(f"{piece.path} {UTF16_REMEDY}")
+                content = content.removeprefix(b"\xef\xbb\xbf")
+            for raw in content.removesuffix(b"\n").split(b"\n"):
+                number += 1
+                line, damage = _decode(raw, legacy)
+                if damage:
+                    shard.piece.records += 1
+                    shard.add_damage(line_position(piece, number), damage)
+                else:
+                    yield number, line.removesuffix("\r")
     except DamagedFile as error:
         shard.add_damage(f"after {line_position(piece, number)}", str(error), incomplete=True)
+
+
+def _decode(raw: bytes, legacy: bool) -> tuple[str, str | None]:
+    """The text of a line, and what is wrong with it, if anything."""
+    if len(raw) > MAX_LINE_BYTES:
+        return "", TOO_LONG
+    try:
+        return raw.decode("utf-8"), None
+    except UnicodeDecodeError as error:
+        if legacy:
+            return raw.decode("cp1252", errors="replace"), None
+        return "", f"byte {error.start} of the line is not UTF-8"
 
 
 def line_position(piece: Piece, number: int) -> str:
     """The position of a line in its file for people; ``number`` is its number in the piece."""
     return f"line {number}" + (f" after byte {piece.start}" if piece.start else "")
-
-
-def add_mistyped_marker(shard: Shard, number: int, line: str) -> None:
-    """Record a mistyped marker as damage."""
-    shard.add_damage(
-        f"line {number}", f"{line.strip()} is not the line that ends a conversation, {END_OF_CONVERSATION}"
-    )

@@ -13,8 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from seq2seq_chat.cli import commands
-from seq2seq_chat.prepare.readers.chats import formats
-from seq2seq_chat.prepare.readers.chats.anonymize import Anonymizer
+from seq2seq_chat.prepare.readers.chats import Anonymizer, formats
 from seq2seq_chat.prepare.readers.chats.formats import ChatFormat, Message
 
 Prepare = Callable[..., Result]

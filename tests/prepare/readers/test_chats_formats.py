@@ -21,11 +21,11 @@ def read(path: Path, **options: Any) -> tuple[list[Message], dict[str, int], Cha
     """The messages of all exports in a file or archive, what is left out, and the format of the last one."""
     messages: list[Message] = []
     left_out: dict[str, int] = {}
-    for piece in combine_exports(list(expand_archive(path))):
+    for piece in combine_exports(None, expand_archive(path)):
         export = Export(path.name, parts_of(piece), **options)
         chat_format = find_format(export.start())
         assert chat_format is not None
-        messages += chat_format.read(export)
+        messages += export.messages(chat_format)
         left_out |= export.left_out
     return messages, left_out, chat_format
 
@@ -421,12 +421,12 @@ def test_slack(tmp_path: Path, packed: bool) -> None:
             (tmp_path / name).write_text(text)
             file.writestr(f"workspace/{name}", text)
             paths.append(tmp_path / name)
-    pieces = list(expand_archive(archive)) if packed else [Piece(path, 1) for path in paths if path.parent != tmp_path]
-    (piece,) = combine_exports(pieces)
+    pieces = expand_archive(archive) if packed else [Piece(path, 1) for path in paths if path.parent != tmp_path]
+    (piece,) = combine_exports(None, pieces)
     export = Export("", parts_of(piece))
     chat_format = find_format(export.start())
     assert chat_format is not None
-    messages = list(chat_format.read(export))
+    messages = list(export.messages(chat_format))
     assert [(message.author, message.text, bool(message.chat)) for message in messages] == [
         ("Ada", "hi @Ada in #random @here", True),
         ("U2", "re", True),

@@ -76,7 +76,7 @@ def test_dumps_of_years(cli: Cli, tmp_path: Path) -> None:
     for name in names:
         (tmp_path / name).write_text("{}")
     for years, expected in (((), (0, 1, 2, 3, 4)), ((2006,), (1, 2)), ((2005, 2008), (0, 3))):
-        found = find_inputs("reddit", [tmp_path / name for name in names], years)
+        found = find_inputs("reddit", [tmp_path / name for name in names], RedditSettings(years=years))
         assert [(file.file, file.path.name) for file in found] == list(enumerate(names[n] for n in expected))
     command = ("prepare", "reddit", tmp_path, "--output", tmp_path / "out", "--year")
     assert cli(*command, "2005", "--year", "2006-2008").error_message.startswith(

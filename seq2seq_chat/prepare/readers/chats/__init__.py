@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
 from seq2seq_chat.data.corpus_file import CorpusError
 from seq2seq_chat.prepare.readers import RawCorpus
-from seq2seq_chat.prepare.readers.chats.anonymize import Anonymizer
 from seq2seq_chat.prepare.readers.chats.conversations import ChatWriter
 from seq2seq_chat.prepare.readers.chats.dates import DateOrder
 from seq2seq_chat.prepare.readers.chats.exports import (
-    FILE_NAMES,
+    SUFFIXES,
     Export,
     choose_chats,
     combine_exports,
@@ -27,6 +27,12 @@ from seq2seq_chat.system.compressed import DamagedFile
 
 _BATCH_MESSAGES = 4096
 _SHOWN_PEOPLE = 10
+_LINK = re.compile(r"(?:https?://|www\.)\S+", re.IGNORECASE)
+_EMAIL = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
+_MENTION = re.compile(r"@[\w.]+")
+_NUMBER = re.compile(r"\+?\d(?:[\d\s().:,/-]*\d)?")
+_WORD = re.compile(r"[^\W\d_]+")
+_NAMES = re.compile(r"NAME(?: NAME)+")
 
 
 @dataclass(frozen=True)
@@ -68,7 +74,7 @@ def read_chats(piece: Piece, settings: ChatSettings, shard: Shard) -> None:
         people: Counter[str] = Counter()
         clean = _anonymizer(piece, chat_format, settings) if settings.anonymize else str
         try:
-            for messages in _batches(chat_format.read(export)):
+            for messages in _batches(export.messages(chat_format)):
                 people.update(message.author for message in messages)
                 raw = [clean(message.text.replace("\n", " ")) for message in messages]
                 texts = tokenize(raw, settings.tokenizer, shard)
@@ -87,7 +93,7 @@ def read_chats(piece: Piece, settings: ChatSettings, shard: Shard) -> None:
 def _anonymizer(piece: Piece, chat_format: ChatFormat, settings: ChatSettings) -> Anonymizer:
     """Read an export for the names in it, which may occur before their owners write. Raises DamagedFile, OSError."""
     export = Export(str(piece), parts_of(piece), settings.date_order)
-    return Anonymizer({message.author for message in chat_format.read(export)})
+    return Anonymizer({message.author for message in export.messages(chat_format)})
 
 
 def _batches(messages: Iterator[Message]) -> Iterator[list[Message]]:
@@ -107,9 +113,33 @@ def _batches(messages: Iterator[Message]) -> Iterator[list[Message]]:
         raise failure[0]
 
 
-def check_people(settings: ReaderSettings, report: PieceReport, files: Sequence[Piece]) -> None:
+class Anonymizer:
+    """Replaces links, e-mail addresses, numbers, and the names of the people of a chat in any case.
+
+    Each word of a name counts as a name. In scripts without cases, most of which have no spaces between words, a name
+    is also found within a word.
+
+    Args:
+        people: The names of all who wrote.
+    """
+
+    def __init__(self, people: Iterable[str]) -> None:
+        words = {word for name in people for word in _WORD.findall(name) if len(word) > 1}
+        self._names = {word.casefold() for word in words}
+        caseless = sorted((word for word in words if word.upper() == word.lower()), key=len, reverse=True)
+        self._within = re.compile("|".join(map(re.escape, caseless))) if caseless else None
+
+    def __call__(self, text: str) -> str:
+        text = _MENTION.sub("NAME", _EMAIL.sub("ADDRESS", _LINK.sub("LINK", text)))
+        if self._within is not None:
+            text = self._within.sub("NAME", text)
+        text = _WORD.sub(lambda word: "NAME" if word[0].casefold() in self._names else word[0], text)
+        return _NAMES.sub("NAME", _NUMBER.sub("NUMBER", text))
+
+
+def check_people(settings: ChatSettings, report: PieceReport, files: Sequence[Piece]) -> None:
     """Raise CorpusError if ``me`` is nobody in the chats."""
-    if not isinstance(settings, ChatSettings) or not settings.me or not report.people:
+    if not settings.me or not report.people:
         return
     names = {name.casefold() for name in report.people}
     if ME not in names and not names & {name.strip().casefold() for name in settings.me}:
@@ -123,13 +153,13 @@ def check_people(settings: ReaderSettings, report: PieceReport, files: Sequence[
 CORPUS = RawCorpus(
     read_chats,
     UTTERANCES,
-    f"{FILE_NAMES[:-1]}|zip)",
+    rf"(?i).*({SUFFIXES}|\.zip)",
     ".txt, .json, .csv, .xml, .srt, .vtt or .zip",
     unit="messages",
     settings=ChatSettings,
     recursive=True,
     expand=expand_archive,
     choose=choose_chats,
-    combine=combine_exports,
+    select=combine_exports,
     check=check_people,
 )

@@ -9,10 +9,9 @@ from datetime import datetime
 
 import numpy as np
 
-from seq2seq_chat.prepare.arrow import floats, integers, strings
 from seq2seq_chat.prepare.readers.chats.dates import seconds_since_1970
 from seq2seq_chat.prepare.readers.chats.formats import ME, Message
-from seq2seq_chat.prepare.shards import Piece, Shard
+from seq2seq_chat.prepare.shards import Piece, Shard, floats, integers, strings
 from seq2seq_chat.prepare.tokenizing import TokenizedTexts
 from seq2seq_chat.system.lines import MAX_LINE_BYTES
 

@@ -3,31 +3,31 @@
 from __future__ import annotations
 
 import codecs
+import csv
 import io
 import logging
 import re
 import zipfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
-from typing import Any, BinaryIO
+from typing import Any
 
 import ijson
 
 from seq2seq_chat.data.corpus_file import CorpusError
-from seq2seq_chat.prepare.readers import single_file
+from seq2seq_chat.prepare.readers import ZIP_ERRORS, archive_members, open_archive, single_file
 from seq2seq_chat.prepare.readers.chats.dates import DateOrder
-from seq2seq_chat.prepare.readers.chats.formats import ChatFormat, chat_formats, find_format
-from seq2seq_chat.prepare.readers.opensubtitles import ZIP_ERRORS, open_archive
+from seq2seq_chat.prepare.readers.chats.formats import ChatFormat, Message, chat_formats, find_format
 from seq2seq_chat.prepare.shards import Piece
-from seq2seq_chat.system.compressed import DamagedFile, open_decompressed, read_start
+from seq2seq_chat.system.compressed import DamagedFile, ReadInto, open_decompressed, read_start
 
 logger = logging.getLogger(__name__)
 
-FILE_NAMES = r"(?i).*\.(txt|json|jsonl|csv|xml|srt|vtt)"
-"""The names of files that may be chats, as a regular expression."""
+SUFFIXES = r"\.(txt|json|jsonl|csv|xml|srt|vtt)"
+"""The end of the names of files that may be chats, as a regular expression."""
 
 _START_BYTES = 1 << 16  # by which a format is recognized
 _MAX_EXPANSION = 500  # an archive that grows more is an attack: text shrinks to a tenth
@@ -50,9 +50,13 @@ class Export:
     on_progress: Callable[[int], object] = lambda size: None  # called with numbers of bytes
     left_out: Counter[str] = field(default_factory=Counter)  # messages by reason
 
-    def leave_out(self, reason: str) -> None:
-        """Count a message that is left out."""
-        self.left_out[reason] += 1
+    def messages(self, chat_format: ChatFormat) -> Iterator[Message]:
+        """Yield the messages; those that are left out are counted. Raises DamagedFile, OSError, CorpusError."""
+        for message in chat_format.read(self):
+            if isinstance(message, str):
+                self.left_out[message] += 1
+            else:
+                yield message
 
     def start(self) -> str:
         """The text at the start of the first file. Raises DamagedFile, OSError."""
@@ -65,10 +69,15 @@ class Export:
             progress: Set to False if the lines will be read again.
         """
         for piece in self.pieces:
-            with self._open(piece, self.on_progress if progress else lambda size: None) as file:
+            with open_piece(piece, self.on_progress if progress else lambda size: None) as file:
                 text = io.TextIOWrapper(file, find_encoding(_peek(piece)), "surrogateescape")
                 for line in text:
                     yield line.removesuffix("\n")
+
+    def rows(self, *, progress: bool = True) -> Iterator[dict[str, str]]:
+        """Yield the rows of CSV files by the names of their columns, see ``lines``."""
+        csv.field_size_limit(1 << 30)
+        return csv.DictReader((f"{line}\n" for line in self.lines(progress=progress)), restval="")
 
     def json_values(self, piece: Piece, *prefixes: str) -> Iterator[tuple[str, Any]]:
         """Yield (prefix, value) of the values at some ``prefixes``, as ijson names them, in the order of the file.
@@ -77,9 +86,11 @@ class Export:
             DamagedFile: The file ends early, or is not JSON.
             OSError: The file cannot be opened.
         """
-        with self._open(piece, self.on_progress) as file:
+        with open_piece(piece, self.on_progress) as file:
+            if file.peek(3).startswith(codecs.BOM_UTF8):
+                file.read(3)
             try:
-                events = ijson.parse(_without_mark(file), use_float=True)
+                events = ijson.parse(file, use_float=True)
                 for prefix, event, scalar in events:
                     if prefix not in prefixes:
                         continue
@@ -106,20 +117,11 @@ class Export:
         known = member in open_archive(piece.path).namelist()
         return replace(self, pieces=[replace(piece, member=member)]) if known else None
 
-    def binary(self, piece: Piece) -> Any:
-        """A context manager with a file as a stream of bytes."""
-        return self._open(piece, self.on_progress)
-
-    @contextmanager
-    def _open(self, piece: Piece, on_progress: Callable[[int], object]) -> Iterator[BinaryIO]:
-        with _opened(piece, on_progress) as raw, io.BufferedReader(raw, 1 << 18) as file:
-            yield file
-
 
 class _Stream(io.RawIOBase):
     """A file that a function reads into buffers, like those of ``open_decompressed``."""
 
-    def __init__(self, read_into: Callable[[memoryview], tuple[int, int] | None], on_progress: Callable[[int], object]):
+    def __init__(self, read_into: ReadInto, on_progress: Callable[[int], object]) -> None:
         self._read_into, self._on_progress = read_into, on_progress
 
     def readable(self) -> bool:
@@ -135,32 +137,42 @@ class _Stream(io.RawIOBase):
 
 
 @contextmanager
-def _opened(piece: Piece, on_progress: Callable[[int], object] = lambda size: None) -> Iterator[_Stream]:
-    """Open a file or a member of an archive. Raises DamagedFile, OSError."""
-    if piece.member is None:
-        with open_decompressed(piece.path) as read_into:
-            yield _Stream(read_into, on_progress)
-        return
-    try:
-        member: Any = open_archive(piece.path).open(piece.member)
-    except ZIP_ERRORS as error:
-        raise DamagedFile(f"could not be decompressed: {error}") from error
+def open_piece(
+    piece: Piece, on_progress: Callable[[int], object] = lambda size: None
+) -> Iterator[io.BufferedReader[Any]]:
+    """Open a file or a member of an archive, decompressed. Raises DamagedFile, OSError."""
+    opened = open_decompressed(piece.path) if piece.member is None else _open_member(piece.path, piece.member)
+    with opened as read_into, io.BufferedReader(_Stream(read_into, on_progress), 1 << 18) as file:
+        yield file
 
-    def read_member_into(buffer: memoryview) -> tuple[int, int] | None:
-        try:
+
+@contextmanager
+def _open_member(path: Path, name: str) -> Iterator[ReadInto]:
+    """The same as ``open_decompressed`` for a member of an archive; no progress is reported."""
+
+    def read_into(buffer: memoryview) -> tuple[int, int] | None:
+        with _decompressing():
             filled = member.readinto(buffer)
-        except ZIP_ERRORS as error:
-            raise DamagedFile(f"could not be decompressed: {error}") from error
         return (filled, 0) if filled else None
 
+    with _decompressing():
+        member: Any = open_archive(path).open(name)
     with member:
-        yield _Stream(read_member_into, on_progress)
+        yield read_into
+
+
+@contextmanager
+def _decompressing() -> Iterator[None]:
+    try:
+        yield
+    except ZIP_ERRORS as error:
+        raise DamagedFile(f"could not be decompressed: {error}") from error
 
 
 def _peek(piece: Piece) -> bytes:
     if piece.member is None:
         return read_start(piece.path, _START_BYTES)
-    with _opened(piece) as raw, io.BufferedReader(raw) as file:
+    with open_piece(piece) as file:
         return file.read(_START_BYTES)
 
 
@@ -180,13 +192,7 @@ def find_encoding(start: bytes) -> str:
     return "cp1252" if damaged > len(re.findall(r"[^\x00-\x7f\ufffd]", text)) else "utf-8"
 
 
-def _without_mark(file: Any) -> Any:
-    if file.peek(3).startswith(codecs.BOM_UTF8):
-        file.read(3)
-    return file
-
-
-def expand_archive(path: Path) -> Iterable[Piece]:
+def expand_archive(path: Path) -> list[Piece]:
     """The members of a ZIP archive that may be chats, or the file itself.
 
     Raises:
@@ -203,17 +209,12 @@ def expand_archive(path: Path) -> Iterable[Piece]:
                 f"{path}: {info.filename} would grow to more than {_MAX_EXPANSION} times its size, which no chat does. "
                 "Unpack the archive if you trust it."
             )
-    pieces = [
-        Piece(path, info.compress_size, info.filename)
-        for info in members
-        if re.fullmatch(FILE_NAMES, info.filename) and not PurePosixPath(info.filename).name.startswith(".")
-        if "__MACOSX" not in info.filename
-    ]
+    pieces = archive_members(path, rf"(?is)(?!.*__MACOSX)(.*/)?(?!\.)[^/]*{SUFFIXES}")
     if not pieces:
         nested = any(info.filename.endswith((".zip", ".tar", ".gz", ".rar", ".7z")) for info in members)
         remedy = "Unpack it and name the archives in it." if nested else "Export the chats as text or JSON."
         raise CorpusError(f"{path} contains no chats. {remedy}")
-    return sorted(pieces, key=lambda piece: PurePosixPath(piece.member or "").parts)
+    return pieces
 
 
 def choose_chats(paths: list[Path]) -> list[Path]:
@@ -224,7 +225,7 @@ def choose_chats(paths: list[Path]) -> list[Path]:
     return chats or paths
 
 
-def combine_exports(pieces: list[Piece]) -> list[Piece]:
+def combine_exports(_: object, pieces: list[Piece]) -> list[Piece]:
     """One piece for each chat: where a format divides a chat, the folder with its parts.
 
     Raises:
@@ -256,12 +257,7 @@ def parts_of(piece: Piece) -> list[Piece]:
     if piece.member is None and piece.path.is_dir():
         return [replace(piece, path=path) for path in sorted(piece.path.glob("*.json"))]
     if piece.member is not None and piece.member.endswith("/"):
-        members = sorted(
-            name
-            for name in open_archive(piece.path).namelist()
-            if name.endswith(".json") and f"{PurePosixPath(name).parent}/" == piece.member
-        )
-        return [replace(piece, member=name) for name in members]
+        return archive_members(piece.path, rf"(?s){re.escape(piece.member)}[^/]*\.json")
     return [piece]
 
 

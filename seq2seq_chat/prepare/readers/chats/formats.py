@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import importlib
-from collections.abc import Callable, Iterator
+import itertools
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from importlib.metadata import entry_points
@@ -16,18 +17,8 @@ ENTRY_POINTS = "seq2seq_chat.readers"
 ME = "me"
 """The author of the messages of whoever exported a chat, in formats that do not name that person."""
 
-_MODULES = (  # in the order in which they are tried: those that recognize a file by little are the last
-    "telegram",
-    "discord",
-    "messenger",
-    "signal",
-    "slack",
-    "sms",
-    "line",
-    "kakaotalk",
-    "whatsapp",
-    "transcripts",
-)
+_MODULES = ("json_exports", "sms", "line_kakaotalk", "whatsapp", "transcripts")
+"""In the order in which their formats are tried: those that recognize a file by little are the last."""
 
 
 class Message(NamedTuple):
@@ -44,15 +35,47 @@ class Message(NamedTuple):
 class ChatFormat:
     """A format of exported chats.
 
-    Messages that are left out are counted by ``Export.leave_out``. In a file that ends early, ``read`` raises
-    DamagedFile after the last complete message.
+    For a message that is left out, ``read`` yields the reason. In a file that ends early, it raises DamagedFile after
+    the last complete message.
     """
 
     name: str  # of the program, for people
-    matches: Callable[[str], bool]  # whether a file that begins with this text has the format
-    read: Callable[[Any], Iterator[Message]]  # of an exports.Export: the messages of each chat in the order of time
+    matches: Callable[[str], object]  # true if a file that begins like this has the format
+    read: Callable[[Any], Iterator[Message | str]]  # of an exports.Export; each chat in the order of time
     max_gap: float = 6 * 3600.0  # seconds without a message after which a new conversation begins, by default
     in_folders: bool = False  # whether the files in a folder are the parts of one chat
+
+
+def join_lines(
+    lines: Iterable[str],
+    begin: Callable[[str], Message | str | None],
+    finish: Callable[[Message], Message | str],
+    stray: str = "",
+) -> Iterator[Message | str]:
+    """Yield the messages of a text in which a message may have several lines, and the reasons why some are left out.
+
+    Args:
+        begin: The message that begins on a line; None if the line goes on with the message before; else the line is
+            between messages: the reason why it is left out, or nothing.
+        finish: A message, given all of its lines, or the reason why it is left out.
+        stray: Why lines are left out that go on with no message; nothing if they are not counted.
+    """
+    message: Message | None = None
+    texts: list[str] = []
+    for line in itertools.chain(lines, [None]):
+        begun = "" if line is None else begin(line)
+        if begun is None and message is not None:
+            texts.append(line or "")
+        elif begun is None:
+            if stray and line and line.strip():
+                yield stray
+        else:
+            if message is not None:
+                yield finish(message._replace(text="\n".join(texts)))
+            message = begun if isinstance(begun, Message) else None
+            texts = [begun.text] if isinstance(begun, Message) else []
+            if isinstance(begun, str) and begun:
+                yield begun
 
 
 @functools.cache

@@ -9,7 +9,7 @@ from typing import Any
 from lxml import etree
 
 from seq2seq_chat.prepare.readers.chats.dates import from_milliseconds
-from seq2seq_chat.prepare.readers.chats.exports import Export
+from seq2seq_chat.prepare.readers.chats.exports import Export, open_piece
 from seq2seq_chat.prepare.readers.chats.formats import ME, ChatFormat, Message
 from seq2seq_chat.system.compressed import DamagedFile
 
@@ -43,15 +43,13 @@ def _character(match: re.Match[bytes]) -> bytes:
     return b"".join(unit.to_bytes(2, "little") for unit in units).decode("utf-16-le", "replace").encode()
 
 
-def _read(export: Export) -> Iterator[Message]:
-    with export.binary(export.pieces[0]) as stream:
+def _read(export: Export) -> Iterator[Message | str]:
+    with open_piece(export.pieces[0], export.on_progress) as stream:
         file = _WithoutSurrogates(stream)
         # Characters that XML does not allow are skipped; attacks by entities are not expanded.
         options: dict[str, Any] = {"recover": True, "huge_tree": True, "resolve_entities": False, "no_network": True}
         for _, element in etree.iterparse(file, tag=("sms", "mms"), **options):
-            message = _message(export, element)
-            if message is not None:
-                yield message
+            yield _message(element)
             element.clear()
             while element.getprevious() is not None:
                 del element.getparent()[0]
@@ -59,7 +57,7 @@ def _read(export: Export) -> Iterator[Message]:
         raise DamagedFile("the XML ends early")
 
 
-def _message(export: Export, element: Any) -> Message | None:
+def _message(element: Any) -> Message | str:
     is_mms, address = element.tag == "mms", element.get("address") or ""
     box = element.get("msg_box") if is_mms else element.get("type")
     if is_mms:
@@ -68,20 +66,18 @@ def _message(export: Export, element: Any) -> Message | None:
     else:
         text = element.get("body") or ""
     if box not in (_RECEIVED, _SENT):
-        export.leave_out("drafts and unsent")
-    elif not text.strip() or text == "null":
-        export.leave_out("media")
-    else:
-        contact = element.get("contact_name") or ""
-        name = address if contact in _UNKNOWN else contact
-        if "~" in address:  # a group
-            senders = [entry.get("address") for entry in element.iter("addr") if entry.get("type") == _FROM]
-            name = next(filter(None, senders), name)
-        date = element.get("date") or ""
-        time = from_milliseconds(int(date)) if date.isdecimal() else None
-        chat = re.sub(r"[^\w~+@.]", "", address) or name
-        return Message(ME if box == _SENT else name or "unknown", time, text, chat)
-    return None
+        return "drafts and unsent"
+    if not text.strip() or text == "null":
+        return "media"
+    contact = element.get("contact_name") or ""
+    name = address if contact in _UNKNOWN else contact
+    if "~" in address:  # a group
+        senders = [entry.get("address") for entry in element.iter("addr") if entry.get("type") == _FROM]
+        name = next(filter(None, senders), name)
+    date = element.get("date") or ""
+    time = from_milliseconds(int(date)) if date.isdecimal() else None
+    chat = re.sub(r"[^\w~+@.]", "", address) or name
+    return Message(ME if box == _SENT else name or "unknown", time, text, chat)
 
 
-FORMATS = (ChatFormat("SMS Backup & Restore", lambda start: bool(_START.match(start)), _read),)
+FORMATS = (ChatFormat("SMS Backup & Restore", _START.match, _read),)

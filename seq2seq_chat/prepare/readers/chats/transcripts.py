@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 from seq2seq_chat.data.corpus_file import END_OF_CONVERSATION
 from seq2seq_chat.prepare.readers.chats.exports import Export
-from seq2seq_chat.prepare.readers.chats.formats import ChatFormat, Message
+from seq2seq_chat.prepare.readers.chats.formats import ChatFormat, Message, join_lines
 
 _LINE = re.compile(r"([^\W\d_][^:\n\t<>{}=/]{0,39}?)(?: ?\([^()]{1,40}\))?: ?(\S.*)")
 _RULE = re.compile(r"[-=*_]{3,}")
@@ -32,7 +32,7 @@ def _is_script(start: str) -> bool:
     return talks and not start.lstrip().startswith(("<", "{", "["))
 
 
-def _read_script(export: Export) -> Iterator[Message]:
+def _read_script(export: Export) -> Iterator[Message | str]:
     blanks = turns = 0
     previous = ""
     for line in export.lines(progress=False):
@@ -40,38 +40,33 @@ def _read_script(export: Export) -> Iterator[Message]:
         blanks += bool(previous) and not line.strip()
         previous = line.strip()
     blanks_divide = blanks < _BLANK_SHARE * turns
-    number, author, lines = 0, "", list[str]()
+    conversation = 0
 
-    def finished() -> Iterator[Message]:
-        if text := " ".join(lines):
-            yield Message(author, None, text, str(number))
-        lines.clear()
-
-    for line in map(str.strip, export.lines()):
+    def begin(line: str) -> Message | str | None:
+        nonlocal conversation
         if line == END_OF_CONVERSATION or _RULE.fullmatch(line) or (not line and blanks_divide):
-            yield from finished()
-            number += 1
-        elif match := _LINE.fullmatch(line):
-            yield from finished()
-            author = match[1]
-            lines.append(match[2])
-        elif lines:
-            lines.append(line)
-        elif line:
-            export.leave_out("lines without a name")
-    yield from finished()
+            conversation += 1
+            return ""
+        match = _LINE.fullmatch(line)
+        return Message(match[1], None, match[2], str(conversation)) if match else None
+
+    return join_lines(map(str.strip, export.lines()), begin, _finish_turn, stray="lines without a name")
 
 
-def _read_subtitles(export: Export) -> Iterator[Message]:
+def _finish_turn(message: Message) -> Message:
+    return message._replace(text=" ".join(filter(None, message.text.split("\n"))))
+
+
+def _read_subtitles(export: Export) -> Iterator[Message | str]:
     time: datetime | None = None
     cue: list[str] = []
     number, unfinished = 0, False  # of the speaker, and whether the last cue ends within a sentence
 
-    def finished() -> Iterator[Message]:
+    def finished() -> Iterator[Message | str]:
         nonlocal number, unfinished
         for text, author in _turns(cue):
             if _SOUND.fullmatch(text):
-                export.leave_out("sounds")
+                yield "sounds"
                 continue
             number += not (unfinished and text[:1].islower())
             unfinished = not _END_OF_SENTENCE.search(text)

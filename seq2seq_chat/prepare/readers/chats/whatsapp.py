@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from seq2seq_chat.prepare.readers.chats.dates import DATE, STAMP, Clock
 from seq2seq_chat.prepare.readers.chats.exports import Export
-from seq2seq_chat.prepare.readers.chats.formats import ChatFormat, Message
+from seq2seq_chat.prepare.readers.chats.formats import ChatFormat, Message, join_lines
 
 MARKS = "\u200e\u200f\u202a\u202b\u202c\u2066\u2067\u2068\u2069\ufeff"
 """Invisible characters that give the direction of text."""
@@ -121,31 +121,21 @@ def _style(text: str) -> re.Pattern[str] | None:
     return best if counts[best] else None
 
 
-def _read(export: Export) -> Iterator[Message]:
+def _read(export: Export) -> Iterator[Message | str]:
     style = _style(export.start())
     if style is None:
-        return
+        return iter(())
     clock, names = _survey(export, style)
-    author, time, lines = "", None, list[str]()
-    for line in export.lines():
+
+    def begin(line: str) -> Message | None:
         start = style.match(line)
-        stamp = clock.read(start[1]) if start else None
-        if start is None or stamp is None:
-            if time is not None:
-                lines.append(line)
-            elif line.strip(MARKS + " "):
-                export.leave_out("before the first message")
-            continue
-        if time is not None:
-            message = _message(export, author, "\n".join(lines))
-            if message is not None:
-                yield Message(author, time, message)
+        time = clock.read(start[1]) if start else None
+        if start is None or time is None:
+            return None
         author, text = _split(line[start.end() :], names)
-        time, lines = stamp, [text]
-    if time is not None:
-        message = _message(export, author, "\n".join(lines))
-        if message is not None:
-            yield Message(author, time, message)
+        return Message(author, time, text)
+
+    return join_lines(export.lines(), begin, _finish, stray="before the first message")
 
 
 def _survey(export: Export, style: re.Pattern[str]) -> tuple[Clock, dict[str, str]]:
@@ -186,12 +176,11 @@ def _split(text: str, names: dict[str, str]) -> tuple[str, str]:
     return name.strip(MARKS + "~ \u202f\u00a0"), rest
 
 
-def _message(export: Export, author: str, text: str) -> str | None:
-    """The text that the author wrote, or None if it is left out."""
-    text = text.rstrip("\n ")
-    if not author:
-        export.leave_out("system")
-        return None
+def _finish(message: Message) -> Message | str:
+    """The message with the text that its author wrote, or the reason why it is left out."""
+    if not message.author:
+        return "system"
+    text = message.text.rstrip("\n ")
     is_marked = text.startswith("\u200e")
     if "<" in text:
         text = _EDITED.sub("", text)
@@ -200,18 +189,14 @@ def _message(export: Export, author: str, text: str) -> str | None:
     text = text.strip(_MARKS_AND_SPACE)
     first, _, caption = text.partition("\n")
     if (first[-1:] in ">)" or first == "null" or "maps." in first) and _MEDIA.fullmatch(first):
-        text, kind = "" if _FILE_NAME.fullmatch(caption) else caption, "media"
+        text = "" if _FILE_NAME.fullmatch(caption) else caption
     elif len(text) < 80 and text.rstrip(".").casefold() in _DELETED:
-        text, kind = "", "deleted"
+        return "deleted"
     elif _POLL.match(text) or (len(text) < 80 and _CALL.fullmatch(text)):
-        text, kind = "", "system"
+        return "system"
     elif is_marked:
-        text, kind = "", "media" if _MEDIA_WORDS.search(text) else "system"
-    else:
-        kind = "empty" if text else "media"
-    if not text:
-        export.leave_out(kind)
-    return text or None
+        return "media" if _MEDIA_WORDS.search(text) else "system"
+    return message._replace(text=text) if text else "media"
 
 
 def _without_media(text: str) -> str:
