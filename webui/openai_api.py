@@ -45,7 +45,6 @@ class Message(BaseModel):
 
     @property
     def text(self) -> str:
-        """The content as one text."""
         return self.content if isinstance(self.content, str) else "\n".join(part.text for part in self.content)
 
 
@@ -216,7 +215,6 @@ class Completion:
 
 
 def _usage(answers: list[Answer]) -> dict[str, int]:
-    """The numbers of tokens."""
     read = len(answers[0].reply.source_words)
     written = sum(len(one.words) for answer in answers for one in answer.reply.hypotheses[:1])
     return {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}

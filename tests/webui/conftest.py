@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
+from tests.random_runs import random_language_run
 from webui.app import close_app, create_app
 from webui.limits import Limits
 from webui.server import running
@@ -38,6 +39,15 @@ def shared_client(shared_results: Path) -> Iterator[FlaskClient]:
     app = create_app(shared_results, LIMITS)
     yield app.test_client()
     close_app(app)
+
+
+@pytest.fixture(scope="session")
+def writers(tiny_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A language model, ``writer``, with two snapshots, and ``tiny``, which converses."""
+    results = tmp_path_factory.mktemp("writers")
+    random_language_run(results / "new", "the cat sat on a mat.\n", steps=(3, 7)).path.rename(results / "writer")
+    shutil.copytree(tiny_run, results / "tiny")
+    return results
 
 
 @pytest.fixture

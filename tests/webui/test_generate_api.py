@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import shutil
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,7 +20,6 @@ from seq2seq_chat.config import Decoding
 from seq2seq_chat.runs.run import Run, RunError
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.text.vocabulary import SPECIAL_WORDS
-from tests.random_runs import random_language_run
 from tests.webui.conftest import MakeClient, Serve, error_of
 from webui import model_pool
 from webui.app import close_app, create_app
@@ -34,12 +32,8 @@ TIMEOUT = 120.0
 
 
 @pytest.fixture(scope="module")
-def results(tiny_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A language model, ``writer``, with two snapshots, and ``tiny``, which converses."""
-    results = tmp_path_factory.mktemp("writers")
-    random_language_run(results / "new", TEXT, steps=(3, 7)).path.rename(results / "writer")
-    shutil.copytree(tiny_run, results / "tiny")
-    return results
+def results(writers: Path) -> Path:
+    return writers
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,6 @@ import pytest
 from seq2seq_chat.chat.generator import GeneratedToken, Generator
 from seq2seq_chat.config import Decoding
 from seq2seq_chat.runs.run import Run
-from tests.random_runs import random_language_run
 from tests.webui.conftest import REPLY_TIMEOUT, download, open_page, serving
 
 TEXT = "the cat sat on a mat.\n"
@@ -21,12 +19,8 @@ SAMPLE = Decoding(method="sample")
 
 
 @pytest.fixture(scope="module")
-def results(tiny_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A language model with two snapshots, and a conversation."""
-    results = tmp_path_factory.mktemp("writers")
-    random_language_run(results / "new", TEXT, steps=(3, 7)).path.rename(results / "writer")
-    shutil.copytree(tiny_run, results / "tiny")
-    return results
+def results(writers: Path) -> Path:
+    return writers
 
 
 @pytest.fixture
