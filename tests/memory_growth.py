@@ -93,7 +93,7 @@ def page_growth(results: Path, decoding: dict[str, object], replies: int) -> flo
 
     memory, limits = Memory(), Limits(max_queued_total=4)
     with (
-        patch("webui.app_state.MAX_FOLLOWERS", 0),  # few threads, so that all have used their stacks after the warm-up
+        patch("webui.limits.MAX_FOLLOWERS", 0),  # few threads, so that all have used their stacks after the warm-up
         running(create_app(results, limits), "127.0.0.1", 0, limits) as server,
     ):
         client = http.client.HTTPConnection("127.0.0.1", server.effective_port, timeout=60)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-LIMITS = {"batch": 66, "dump": 47, "message": 48}
+LIMITS = {"batch": 60, "dump": 45, "message": 43}
 JOURNEYS = Path(__file__).with_name("journeys.py")
 
 

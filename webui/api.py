@@ -15,7 +15,7 @@ from flask import Blueprint, Response, current_app, request
 from werkzeug.exceptions import HTTPException
 
 from seq2seq_chat import __version__
-from seq2seq_chat.chat.generator import Generator
+from seq2seq_chat.chat.generator import GeneratedToken, Generator
 from seq2seq_chat.config import Config, ConfigError, override_decoding
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.search.batches import random_seed

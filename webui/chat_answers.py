@@ -9,8 +9,9 @@ from concurrent.futures import TimeoutError as FutureTimeout
 from pathlib import Path
 from typing import Any, TypeVar
 
-from seq2seq_chat.chat.replies import notes
 from flask import Response
+
+from seq2seq_chat.chat.replies import notes
 from seq2seq_chat.config import Config, Decoding, unused_settings
 from seq2seq_chat.runs.run import Run, RunError
 from seq2seq_chat.search.batches import random_seed

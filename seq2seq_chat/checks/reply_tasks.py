@@ -26,8 +26,7 @@ from seq2seq_chat.text.codec import Codecs, TextCodec
 from seq2seq_chat.text.tokenizers.tokenizer import CharacterTokenizer
 from seq2seq_chat.text.vocabulary import SPECIAL_WORDS, Vocabulary
 from seq2seq_chat.training.language_model import LanguageModelLoss
-from seq2seq_chat.training.learner import Learner, build_learner
-from seq2seq_chat.training.sampler import training_batches
+from seq2seq_chat.training.learner import Learner, build_learner, training_batches
 
 PROGRESS_EVERY, EVALUATE_EVERY = 10, 60  # steps
 MAX_LOSS = 1.0  # nats per token; above it no reply can be correct, so the replies are not evaluated
@@ -222,7 +221,7 @@ def _recited(generator: Generator, tokens: np.ndarray) -> float:
     """The share of the text up to the first wrong token, written from its beginning."""
     greedy, rest = Decoding(method="sample", top_k=1), tokens[PROMPT_CHARACTERS:]
     blocks = generator.blocks([tokens[:PROMPT_CHARACTERS].tolist()], len(rest), greedy, [0])
-    right = np.concatenate(list(blocks), axis=1)[0] == rest
+    right = np.concatenate([block.ids for block in blocks], axis=1)[0] == rest
     return float(np.argmin(right) if not np.all(right) else len(right)) / len(right)
 
 

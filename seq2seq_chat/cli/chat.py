@@ -135,8 +135,9 @@ def generate(
     given = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
     decoding = override_decoding(run.config.decoding, **{k: v for k, v in given.items() if v is not None})
     text = _read_prompt(prompt)
-    from seq2seq_chat.chat.generator import Generator, random_seed
+    from seq2seq_chat.chat.generator import Generator
     from seq2seq_chat.chat.load import EngineOptions
+    from seq2seq_chat.search.batches import random_seed
 
     generator = Generator.load(run, snapshot, EngineOptions(engine, quantize))
     generator.warn_of_unknown_tokens(text)

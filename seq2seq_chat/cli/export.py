@@ -142,7 +142,7 @@ def average(run_name: str, last: int | None, best: int | None, output: str, resu
     The mean of weights from the end of a training is often better than the best of them. It becomes a run of its own,
     which can be used like any other, but not trained further.
     """
-    from seq2seq_chat.checkpoint.average import average_weights, steps_to_average
+    from seq2seq_chat.checkpoint.arrays import average_weights, steps_to_average
     from seq2seq_chat.runs.find import find_run
 
     if last is not None and best is not None:

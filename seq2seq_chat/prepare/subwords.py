@@ -14,7 +14,6 @@ import pyarrow.parquet as pq
 from tqdm import tqdm
 
 from seq2seq_chat.data.corpus_file import read_pairs, read_utterances
-from seq2seq_chat.data.corpus_file import read_utterances
 from seq2seq_chat.prepare.settings import PrepareSettings, TextSide
 from seq2seq_chat.prepare.shards import strings
 from seq2seq_chat.prepare.split import SPLITS

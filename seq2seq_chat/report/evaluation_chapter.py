@@ -7,7 +7,6 @@ from typing import Any
 
 from seq2seq_chat.metrics.ngrams import TOP_REPLIES
 from seq2seq_chat.metrics.scores import RESAMPLES, SCORE_KEYS, bleu_by_source_length, length_bins
-from seq2seq_chat.metrics.scores import RESAMPLES, SCORE_KEYS
 from seq2seq_chat.report.chapters import add_error
 from seq2seq_chat.report.figures.curves import draw_bleu_by_length, draw_metrics
 from seq2seq_chat.report.measure import Report

@@ -14,17 +14,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from seq2seq_chat.config import LABELS, Config, Decoding, Labels
+from seq2seq_chat.chat.generator import Generator
+from seq2seq_chat.config import LABELS, Decoding, Labels
 from seq2seq_chat.data.corpus_file import Corpus, bundled_questions
+from seq2seq_chat.data.running_text import RunningText
+from seq2seq_chat.engines.tensorflow.engine import load_trained_model
+from seq2seq_chat.engines.tensorflow.language_model import TensorFlowLanguageModel
 from seq2seq_chat.metrics.ngrams import Diversity, NgramProfile, corpus_profile, text_profile
 from seq2seq_chat.metrics.scores import CorpusScores
 from seq2seq_chat.metrics.sent2vec import Sent2Vec
 from seq2seq_chat.metrics.sentence_vectors import load_sentence_vectors
-from seq2seq_chat.chat.generator import Generator
-from seq2seq_chat.config import LABELS, Decoding, Labels
-from seq2seq_chat.data.corpus_file import bundled_questions
-from seq2seq_chat.data.running_text import RunningText
-from seq2seq_chat.engines.tensorflow.language_model import TensorFlowLanguageModel
 from seq2seq_chat.model.language_model import LanguageModel
 from seq2seq_chat.report.evaluate import (
     FOLDER,
@@ -261,7 +260,7 @@ def measure_text_run(run: RunMeasurements, report: Report) -> None:
     for snapshot in sample_evenly(available_snapshots(run.run), MAX_TEXT_SNAPSHOTS):
         report.on_progress(f"{run.name}: measuring snapshot {snapshot.label}")
         with run.record_errors(f"snapshot {snapshot.label}"):
-            trained = load_language_model(run.run, snapshot.name)
+            trained = load_trained_model(run.run, snapshot.name)
             generator = Generator(TensorFlowLanguageModel(trained.model), trained.codecs.source)
             prompts = report.options.questions
             texts = ["".join(generator.stream(prompt, TEXT_LENGTH, run.decoding, SEED)) for prompt in prompts]

@@ -13,7 +13,6 @@ from seq2seq_chat.config import LABELS, Data
 from seq2seq_chat.data.batches import evenly_spaced
 from seq2seq_chat.data.corpus_file import Corpus
 from seq2seq_chat.data.dataset import Dataset
-from seq2seq_chat.metrics.scores import SCORES, CorpusScores, Score, sample_statistics
 from seq2seq_chat.metrics.ngrams import TOP_REPLIES
 from seq2seq_chat.metrics.scores import SCORE_KEYS, SCORES, CorpusScores, Score, sample_statistics
 from seq2seq_chat.report.loaded_run import LoadedRun

@@ -153,7 +153,7 @@ class SampleSetup:
 
     def __init__(self, config: Config, codecs: Codecs, on_progress: Callable[[str], object]) -> None:
         self._config, self._codecs = config, codecs
-        HypothesisReader.of_settings(config, config.decoding, codecs)  # a bad lexicon is an error before training
+        HypothesisReader(config, config.decoding, codecs)  # a bad lexicon is an error before training
         self.corpus = open_training_corpus(config, codecs, on_progress)
         validation = config.data.validation
         with explain_validation():

@@ -14,8 +14,8 @@ from seq2seq_chat.export.onnx import export_onnx
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.text.codec import Codecs
 from tests.conftest import Cli
-from tests.model.test_seq2seq import ARCHITECTURES
 from tests.engines.onnx.conftest import compare_replies
+from tests.model.test_seq2seq import ARCHITECTURES
 from tests.random_runs import make_codec, random_language_run, random_run, small_config
 
 WORDS = [f"word{index}" for index in range(20)]

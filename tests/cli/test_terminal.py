@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from seq2seq_chat.chat.chatbot import Chatbot
 from seq2seq_chat.chat.replies import Hypothesis, Reply, notes
-from seq2seq_chat.cli.conversation import ReplyFormat, answer_lines, explain
 from seq2seq_chat.cli.conversation import ReplyFormat, answer_lines, available_lines, explain
 from seq2seq_chat.config import Decoding
 from seq2seq_chat.runs.run import Run

@@ -12,8 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seq2seq_chat.metrics import ngrams
-from seq2seq_chat.metrics.ngrams import NgramProfile, count_ngrams, divergence, ngram_text, text_profile
-from seq2seq_chat.report.figures.curves import draw_divergences, draw_rank_frequency, draw_top_ngrams
 from seq2seq_chat.metrics.ngrams import (
     Diversity,
     NgramProfile,
@@ -23,6 +21,7 @@ from seq2seq_chat.metrics.ngrams import (
     ngram_text,
     text_profile,
 )
+from seq2seq_chat.report.figures.curves import draw_divergences, draw_rank_frequency, draw_top_ngrams
 from seq2seq_chat.text.vocabulary import SPECIAL_WORDS, UNKNOWN, Vocabulary
 
 VOCABULARY = Vocabulary([*SPECIAL_WORDS, "a", "b", "c"])

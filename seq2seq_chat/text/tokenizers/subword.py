@@ -192,7 +192,7 @@ def read_model(content: bytes, source: str) -> tuple[bytes, list[str]]:
         )
     if value.get("tokenizer") != "subword":
         raise TokenizerError(
-            f"{source} is a file of the tokenizer {value.get('tokenizer')!r}, not of 'subword'. Use another file."
+            f"{source} is a file of the tokenizer {cut(repr(value.get('tokenizer')))}, not of 'subword'. Use another file."
         )
     tokens = value.get("tokens")
     if set(value) != _KEYS or not isinstance(tokens, list) or not all(isinstance(token, str) for token in tokens):

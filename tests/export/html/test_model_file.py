@@ -16,9 +16,8 @@ from seq2seq_chat.model.language_model import LanguageModel
 from seq2seq_chat.model.seq2seq import Seq2Seq
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.text.codec import Codecs
-from tests.export.html.conftest import Evaluate, encode_model
-from tests.model.test_seq2seq import ARCHITECTURES
 from tests.export.html.conftest import Evaluate, encode_model, round_weights, stored_values
+from tests.model.test_seq2seq import ARCHITECTURES
 from tests.random_runs import make_codec, small_config
 from tests.random_weights import randomize
 from tests.reference_model import Reference

@@ -1,4 +1,4 @@
-// Beam search, in groups for diverse beam search: seq2seq_chat/decoding/beam.py.
+// Beam search, in groups for diverse beam search: seq2seq_chat/decoding/methods.py.
 import { EOS, GO, applyRules } from "./logit_rules.js";
 import { topK } from "./tensors.js";
 

@@ -35,7 +35,7 @@ async function extend(model, source, settings, { steps, pause }, count, choose) 
   return hypotheses;
 }
 
-/** The distribution to sample from: seq2seq_chat/decoding/sequential.py. Logits [vocabulary] → probabilities. */
+/** The distribution to sample from: seq2seq_chat/decoding/methods.py. Logits [vocabulary] → probabilities. */
 export function truncatedSoftmax(logits, { temperature, top_k: k, top_p: p }) {
   const scaled = logits.map((logit) => logit / temperature);
   if (k === null && p === null) return softmax(scaled);

@@ -1,4 +1,4 @@
-// Subwords of a SentencePiece model, with bytes for what it has no subword for: seq2seq_chat/data/tokenizers/subword.py.
+// Subwords of a SentencePiece model, with bytes for what it has no subword for: seq2seq_chat/text/tokenizers/subword.py.
 
 const WORD_START = "▁";
 const JOINERS = ["\u200c", "\u200d"];

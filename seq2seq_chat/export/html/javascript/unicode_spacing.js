@@ -1,4 +1,4 @@
-// Where a reader expects spaces between tokens of any language: seq2seq_chat/data/tokenizers/unicode_spacing.py.
+// Where a reader expects spaces between tokens of any language: seq2seq_chat/text/tokenizers/unicode.py.
 
 // Quotation marks that may begin a quotation, and the marks that then end it.
 const QUOTES = { '"': '"', "'": "'", "“": "”", "„": "“”", "”": "”", "«": "»", "»": "«»", "‹": "›", "›": "‹›", "‘": "’", "‚": "‘’" };

@@ -1,4 +1,4 @@
-// Text in any language. The patterns come from the Python tokenizer, seq2seq_chat/data/tokenizers/unicode.py.
+// Text in any language. The patterns come from the Python tokenizer, seq2seq_chat/text/tokenizers/unicode.py.
 import { joinTokens } from "./unicode_spacing.js";
 import { splitWords } from "./text.js";
 
