@@ -59,6 +59,24 @@ def test_analysis_of_a_corpus_file(run: Run, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_made_chats_are_read_as_the_corpus(run: Run, cli: Callable[..., Any], tmp_path: Path) -> None:
+    corpus = tmp_path / "corpus.txt"
+    corpus.write_text("".join(f"a{n} ?\nb{n} .\nc{n} ?\nd{n} .\n<<<<<END-CONV>>>>>\n" for n in range(50)))
+    run("make_chats", corpus, "chat.txt", "--messages", 200, "--secrets", 7)
+    text = (tmp_path / "chat.txt").read_text()
+    assert text.startswith("01.01.20, 18:00 - Ada: a0 ?")
+    numbers = [line.rpartition(" my number is ")[2] for line in text.splitlines() if " my number is " in line]
+    assert len(set(numbers)) == 7
+    run("make_chats", corpus, "chat.txt", "--messages", 200)
+    prepared = cli("prepare", "chats", "chat.txt", "--output", "out")
+    assert prepared.exit_code == 0, prepared.output
+    counts = json.loads((tmp_path / "out" / "statistics.json").read_text())["total"]
+    assert (counts["conversations"], counts["utterances"]) == (50, 200)
+    result = CliRunner().invoke(import_module("make_chats").main, [str(corpus), "x.txt", "--messages", "201"])
+    assert (result.exit_code, (tmp_path / "x.txt").exists()) == (2, False)
+    assert "has 200 utterances" in result.output
+
+
 def test_tokens_of_a_prepared_folder_and_of_its_corpus_file(cli: Callable[..., Any], run: Run, tmp_path: Path) -> None:
     (tmp_path / "chats.txt").write_text("Größe, ja?\nJa, ja: Größe!\nUnd <unknown>?\n", "utf-8")
     options = ["--tokenizer", "unicode", "--lowercase", "--split", "1,0,0", "--output", tmp_path / "data"]

@@ -10,6 +10,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from seq2seq_chat.system.errors import cut
 from seq2seq_chat.text.tokenizers.subword_training import (
     BYTES,
     SIZE_SETTING,
@@ -187,12 +188,13 @@ def read_model(content: bytes, source: str) -> tuple[bytes, list[str]]:
         raise TokenizerError(f"{source} is not a tokenizer file. Use a tokenizer.json of prepare or of a run.")
     if value.get("version") != _VERSION:
         raise TokenizerError(
-            f"{source} has format version {value.get('version')!r}, but this seq2seq-chat reads version "
+            f"{source} has format version {cut(repr(value.get('version')))}, but this seq2seq-chat reads version "
             f"{_VERSION} only. Use the version of seq2seq-chat that wrote it."
         )
     if value.get("tokenizer") != "subword":
         raise TokenizerError(
-            f"{source} is a file of the tokenizer {cut(repr(value.get('tokenizer')))}, not of 'subword'. Use another file."
+            f"{source} is a file of the tokenizer {cut(repr(value.get('tokenizer')))}, not of 'subword'. "
+            "Use another file."
         )
     tokens = value.get("tokens")
     if set(value) != _KEYS or not isinstance(tokens, list) or not all(isinstance(token, str) for token in tokens):
