@@ -15,6 +15,7 @@ import pytest
 from click.testing import CliRunner
 from contenders.generated_corpora import generate_opensubtitles, generate_reddit
 
+from seq2seq_chat.system.errors import UserError
 from tests.conftest import shipped_configs
 
 Run = Callable[..., str]
@@ -70,9 +71,9 @@ def test_made_chats_are_read_as_the_corpus(run: Run, cli: Callable[..., Any], tm
     cli("prepare", "chats", "chat.txt", "--output", "out")
     counts = json.loads((tmp_path / "out" / "statistics.json").read_text())["total"]
     assert (counts["conversations"], counts["utterances"]) == (50, 200)
-    result = CliRunner().invoke(import_module("make_chats").main, [str(corpus), "x.txt", "--messages", "201"])
-    assert (result.exit_code, (tmp_path / "x.txt").exists()) == (2, False)
-    assert "has 200 utterances" in result.output
+    with pytest.raises(UserError, match="has 200 utterances"):
+        run("make_chats", corpus, "x.txt", "--messages", 201)
+    assert not (tmp_path / "x.txt").exists()
 
 
 @pytest.mark.slow
