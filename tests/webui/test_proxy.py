@@ -45,7 +45,7 @@ http {{
 
 def documented_settings(port: int) -> str:
     """The settings of docs/deployment.md, for another port."""
-    text = (Path(__file__).resolve().parents[2] / "docs" / "web.md").read_text(encoding="utf-8")
+    text = (Path(__file__).resolve().parents[2] / "docs" / "deployment.md").read_text(encoding="utf-8")
     _, _, block = text.partition("location /chat/ {\n")
     settings, _, _ = block.partition("}\n")
     assert "proxy_pass http://127.0.0.1:9001" in settings
