@@ -78,13 +78,14 @@ def patch_fresh_processes(patch: pytest.MonkeyPatch, folder: Path, fault: str) -
     code = """
         from seq2seq_chat.engines.tensorflow import engine as restore
 
-        original = restore._load
+        original = restore.load_trained_model
 
-        def _load(model, run, snapshot):
-            trained, variables = original(model, run, snapshot), list(model.trainable_variables)
+        def load_trained_model(run, snapshot=None):
+            trained = original(run, snapshot)
+            variables = list(trained.model.trainable_variables)
     """
     after = textwrap.indent(textwrap.dedent(fault), "    ")
-    end = "\n    return trained\n\nrestore._load = _load\n"
+    end = "\n    return trained\n\nrestore.load_trained_model = load_trained_model\n"
     (folder / "sitecustomize.py").write_text(textwrap.dedent(code) + after + end)
     patch.setenv("PYTHONPATH", f"{folder}{os.pathsep}{CONFIG.parents[1]}")
 
