@@ -34,8 +34,8 @@ class LanguageModelValidator:
     """Evaluates the current weights on the validation text.
 
     Args:
-        scorer: of the model.
-        generator: of the model.
+        scorer: Computes the loss, with the current weights.
+        generator: Writes continuations, with the current weights.
         tokens: ids of the validation text, [n].
         decoding: how continuations are sampled.
         samples: number of continuations, of prompts evenly spaced over the text.

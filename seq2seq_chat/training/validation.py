@@ -22,7 +22,7 @@ def corpus_loss(
     """Compute the exact loss of a model on a corpus.
 
     Args:
-        scorer: of the model.
+        scorer: Computes the losses, with the weights of the model.
         corpus: samples.
         buckets: step limits, the model's own last.
         reverse_input: whether the encoder reads the last word first.
