@@ -27,7 +27,9 @@ from seq2seq_chat.system.files import atomic_write
 @click.argument("output", metavar="OUTPUT")
 @click.option("--messages", default=5_000, show_default=True, type=click.IntRange(2), help="Messages to write.")
 @click.option("--names", nargs=2, default=("Ada", "Ben"), show_default=True, help="Who asks, and who replies.")
-@click.option("--secrets", default=0, show_default=True, type=click.IntRange(0), help="Messages that hold a telephone number.")
+@click.option(
+    "--secrets", default=0, show_default=True, type=click.IntRange(0), help="Messages that hold a telephone number."
+)
 @click.option("--seed", default=1, show_default=True, type=click.IntRange(0))
 def main(corpus: str, output: str, messages: int, names: tuple[str, str], secrets: int, seed: int) -> None:
     """Write the first conversations of INPUT, a corpus file, as the chat export OUTPUT."""
