@@ -7,23 +7,28 @@ import ctypes
 import functools
 import gc
 import logging
+import math
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, NamedTuple, TypeAlias
 
-from seq2seq_chat.chat.chatbot import Chatbot
+from seq2seq_chat.chat.chatbot import Chatbot, Question
 from seq2seq_chat.chat.replies import Reply
 from seq2seq_chat.config import Decoding
 from seq2seq_chat.search.batches import random_seed
+from seq2seq_chat.search.joint import JointSearches
 from seq2seq_chat.system.errors import UserError
 from webui.limits import Limits
 from webui.model_stream import ModelStream, Stream
 
 logger = logging.getLogger(__name__)
 
+SECONDS_BETWEEN_TEXTS = 0.05  # of a reply that grows
 TOO_SLOW = "The model took too long to continue. Please try again."
+FAILED = "The model failed on this utterance."
 STREAM_FAILED = "The model failed on this text."
 
 
@@ -57,6 +62,18 @@ class Answer(NamedTuple):
 
 class ReplyStream(Stream[str]):
     """The text of a reply, again and again as it grows; ``future`` is that of its :class:`Answer`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._written = -math.inf  # when, in seconds
+
+    def grow(self, text: Callable[[], str]) -> bool:
+        """Write the text so far, unless there was one a moment ago; whether anyone still reads."""
+        now = time.monotonic()
+        if now - self._written >= SECONDS_BETWEEN_TEXTS:
+            self._written = now
+            self.write(text())
+        return not self.is_stopped
 
 
 class ChatJob(NamedTuple):
@@ -96,6 +113,7 @@ class ModelWorker(threading.Thread):
         self._queue: deque[Job] = deque()
         self._changed = threading.Condition()
         self._closed = False
+        self._searches: JointSearches | None = None  # of replies that are read while they grow
 
     def submit(self, job: Job) -> bool:
         """Queue a job. Returns False if the worker is closed and the model must be loaded again.
@@ -144,17 +162,20 @@ class ModelWorker(threading.Thread):
 
     def _serve_queue(self) -> None:
         model = self._load()
-        while jobs := self._next_jobs():
+        while (jobs := self._next_jobs()) or self._searches:
             chats = [job for job in jobs if isinstance(job, ChatJob)]
-            for decoding in dict.fromkeys(job.decoding for job in chats):
-                self._reply(model, decoding, [job for job in chats if job.decoding == decoding])
+            for decoding, is_streamed in dict.fromkeys((job.decoding, job.stream is not None) for job in chats):
+                group = [job for job in chats if (job.decoding, job.stream is not None) == (decoding, is_streamed)]
+                (self._start_streams if is_streamed else self._reply)(model, decoding, group)
             self._compute(model, [job for job in jobs if isinstance(job, ModelStream)])
+            if self._searches:
+                self._searches.step()
 
     def _next_jobs(self) -> list[Job]:
-        """Wait for the next jobs, oldest first; empty when the worker is closed and its queue is empty."""
+        """The next jobs, oldest first. Waits unless a search is running; empty also when the worker is closed."""
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._queue or self._closed)
+                self._changed.wait_for(lambda: self._queue or self._closed or self._searches)
                 count = min(len(self._queue), self._limits.max_batch_size)
                 jobs = [self._queue.popleft() for _ in range(count)]
             running = [job for job in jobs if _is_running(job.future)]  # others were cancelled
@@ -166,19 +187,48 @@ class ModelWorker(threading.Thread):
             utterances = [job.utterance for job in jobs]
             texts, histories, seeds = map(list, zip(*utterances, strict=True))
             seeds = [random_seed(decoding) if seed is None else seed for seed in seeds]
-            is_streamed = any(job.stream for job in jobs)
-            on_step = functools.partial(_write_texts, jobs) if is_streamed else None
-            replies = bot.replies(texts, decoding, histories, seeds, on_step)
+            replies = bot.replies(texts, decoding, histories, seeds)
         except Exception as error:
             if len(jobs) > 1:  # retry one by one, so that a bad utterance does not fail the others
                 for job in jobs:
                     self._reply(bot, decoding, [job])
                 return
-            jobs[0].future.set_exception(self._logged(error, "The model failed on this utterance."))
+            jobs[0].future.set_exception(self._logged(error, FAILED))
             return
         for job, reply in zip(jobs, replies, strict=True):
-            unreadable = [] if reply.source_words else [bot.unreadable]
-            job.future.set_result(Answer(reply, bot.step, bot.warnings + unreadable))
+            self._answer(bot, job, reply)
+
+    def _answer(self, bot: Chatbot, job: ChatJob, reply: Reply) -> None:
+        unreadable = [] if reply.source_words else [bot.unreadable]
+        job.future.set_result(Answer(reply, bot.step, bot.warnings + unreadable))
+
+    def _start_streams(self, bot: Chatbot, decoding: Decoding, jobs: list[ChatJob]) -> None:
+        """Start replies that are read while they grow; they join the searches that are running."""
+
+        def on_end(job: ChatJob, reply: Reply | Exception) -> None:
+            if isinstance(reply, Exception):
+                job.future.set_exception(self._logged(reply, FAILED))
+                return
+            if job.stream is not None and reply.source_words:
+                job.stream.write(reply.text)
+            self._answer(bot, job, reply)
+
+        if self._searches is None:
+            self._searches = bot.joint_searches(decoding)
+        questions = []
+        for job in jobs:
+            assert job.stream is not None
+            (text, history, seed), grow = job.utterance, job.stream.grow
+            seed = random_seed(decoding) if seed is None else seed
+            questions.append(Question(text, history, seed, grow, functools.partial(on_end, job)))
+        try:
+            bot.start_replies(self._searches, questions, decoding)
+        except Exception as error:
+            if len(jobs) > 1:  # one by one, so that a bad utterance does not fail the others
+                for job in jobs:
+                    self._start_streams(bot, decoding, [job])
+                return
+            jobs[0].future.set_exception(self._logged(error, FAILED))
 
     def _compute(self, model: Any, streams: list[ModelStream[Any]]) -> None:
         """Compute a block of each stream; those that are not complete are queued again, behind all others."""
@@ -207,14 +257,6 @@ class ModelWorker(threading.Thread):
         for job in jobs:
             if _is_running(job.future):
                 job.future.set_exception(error)
-
-
-def _write_texts(jobs: list[ChatJob], texts: list[str]) -> bool:
-    """Write the replies so far to the streams; whether anyone still waits for one."""
-    for job, text in zip(jobs, texts, strict=True):
-        if job.stream is not None:
-            job.stream.write(text)
-    return any(job.stream is None or not job.stream.is_stopped for job in jobs)
 
 
 def _is_running(future: Future[Any]) -> bool:

@@ -178,11 +178,10 @@ class Completion:
         try:
             for index, (question, stream) in enumerate(zip(self.questions, self.streams, strict=True)):
                 yield self._event(index, {"role": "assistant", "content": ""})
-                sent, steps = "", 0
+                sent = ""
                 part = part if index == 0 else stream.read(timeout)
                 while part is not None:
-                    steps += 1
-                    ready = self._certain(part, steps) if question.only_grows else ""
+                    ready = self._certain(part) if question.only_grows else ""
                     if len(ready) > len(sent) and ready.startswith(sent):
                         yield self._event(index, {"content": ready[len(sent) :]})
                         sent = ready
@@ -199,9 +198,10 @@ class Completion:
             message = TOO_SLOW if isinstance(error, FutureTimeout) else self.questions[0].public(str(error))
             yield f"data: {json.dumps({'error': error_object(message, 503)})}\n\n"
 
-    def _certain(self, text: str, steps: int) -> str:
+    def _certain(self, text: str) -> str:
         """The beginning of a growing text that is part of the reply in any case."""
-        if self.request.longest is not None and steps > self.request.longest:
+        longest = self.request.longest
+        if longest is not None and len(self.run.codecs.target.tokenizer.encode(text)) > longest:
             return ""
         held = max(map(len, self.request.stops), default=0)
         complete = text[: max(0, len(text) - held)].rpartition(" ")[0]

@@ -14,7 +14,7 @@ import functools
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -36,7 +36,8 @@ from seq2seq_chat.engines import ReplyEngine
 from seq2seq_chat.runs.find import find_run
 from seq2seq_chat.runs.run import Run, RunError
 from seq2seq_chat.search.batches import ReplySearch, Seeds
-from seq2seq_chat.search.engine import NEG_INF, Hypotheses, OnStep
+from seq2seq_chat.search.engine import NEG_INF, Hypotheses
+from seq2seq_chat.search.joint import JointSearches
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.text.codec import Codecs, convert_tokens
 from seq2seq_chat.text.vocabulary import EOS, SPECIAL_WORDS, TURN
@@ -47,7 +48,27 @@ if TYPE_CHECKING:
 
 MIN_WORDS = 3  # of an utterance, for the share of its words that are unknown
 
-OnTexts = Callable[[list[str]], bool]
+
+class Question(NamedTuple):
+    """An utterance whose reply is followed while it grows."""
+
+    text: str
+    history: Sequence[str]  # the turns before it, oldest first
+    seed: int  # of sampling
+    on_step: Callable[[Callable[[], str]], bool]
+    """Called after each step with what returns the text so far; whether to continue."""
+    on_end: Callable[[Reply | Exception], None]
+
+
+class _Utterance(NamedTuple):
+    text: str
+    words: list[str]  # its tokens
+    source: list[str]  # after those of the turns before it
+
+
+def _before_reranking(decoding: Decoding) -> Decoding:
+    """The settings of the search for the replies that reranking chooses from."""
+    return decoding if decoding.rerank == "none" else decoding.model_copy(update={"n_best": decoding.beam_width})
 
 
 class Chatbot:
@@ -102,7 +123,6 @@ class Chatbot:
         decoding: Decoding | None = None,
         histories: Sequence[Sequence[str]] | None = None,
         seeds: Sequence[int] | None = None,
-        on_step: OnTexts | None = None,
     ) -> list[Reply]:
         """Reply to several independent utterances at once.
 
@@ -112,8 +132,6 @@ class Chatbot:
             histories: the turns before each, oldest first; ignored by models that read a single turn
                 (data.context_turns).
             seeds: of sampling, one for each; that of the settings if None.
-            on_step: called with the replies so far after each step of the search; the search ends early if it returns
-                False.
 
         Raises:
             UserError: the run for reranking is missing or was not trained for it, or the lexicon cannot be read.
@@ -121,44 +139,81 @@ class Chatbot:
         start = time.perf_counter()
         decoding = decoding or self.config.decoding
         reader = self.reader(decoding)
-        steps = self.config.model.encoder_steps
-        utterances = [self.codecs.source.tokenizer.encode(text) for text in texts]
-        sources = [
-            self._with_history(words, history)
-            for words, history in zip(utterances, histories or [()] * len(texts), strict=True)
-        ]
-        readable = [row for row, words in enumerate(utterances) if words]
+        read = [self._read(text, history) for text, history in zip(texts, histories or [()] * len(texts), strict=True)]
+        readable = [row for row, utterance in enumerate(read) if utterance.words]
         results: dict[int, Hypotheses] = {}
         if readable:
-            ids, lengths = self._source_ids([sources[row] for row in readable])
+            ids, lengths = self._source_ids([read[row].source for row in readable])
             chosen = decoding.seed if seeds is None else [seeds[row] for row in readable]
-            report = on_step and self._report(on_step, readable, len(texts))
-            targets = [utterances[row] for row in readable]
-            hypotheses = self.search_and_rerank(ids, lengths, decoding, targets, chosen, report)
+            targets = [read[row].words for row in readable]
+            hypotheses = self.search_and_rerank(ids, lengths, decoding, targets, chosen)
             results = {row: hypotheses.at(n) for n, row in enumerate(readable)}
         seconds = time.perf_counter() - start
-        replies = []
-        for row, words in enumerate(utterances):
-            source = sources[row][-steps:] if words else []
-            read = SourceText(source, texts[row])
-            candidates = reader.distinct(results[row], read) if row in results else []
-            unknown = [word for word in dict.fromkeys(words) if word not in self.codecs.source.vocabulary]
-            text, unread = candidates[0].text if candidates else "", max(0, len(words) - steps)
-            share, removed = self._unknown_share(words), removed_letters(texts[row], words, self.codecs.source)
-            replies.append(Reply(text, candidates, source, unknown, seconds, unread, share, removed))
-        return replies
+        return [self._reply(utterance, reader, results.get(row), seconds) for row, utterance in enumerate(read)]
 
-    def _report(self, on_step: OnTexts, rows: list[int], count: int) -> OnStep:
-        """Calls ``on_step`` with the text of each first hypothesis; ``rows`` are the utterances searched for."""
-        texts = [""] * count
+    def joint_searches(self, decoding: Decoding) -> JointSearches:
+        """Searches with any settings whose steps are computed together, for :meth:`start_replies`."""
+        return JointSearches(self.search(decoding).engine)
 
-        def report(first: int, hypotheses: Hypotheses) -> bool:
-            words, lengths = np.asarray(hypotheses.words[:, 0]), np.asarray(hypotheses.lengths[:, 0])
-            for n, (ids, length) in enumerate(zip(words, lengths, strict=True), start=first):
-                texts[rows[n]] = self.codecs.target.decode(ids[:length])
-            return on_step(list(texts))
+    def start_replies(self, searches: JointSearches, questions: Sequence[Question], decoding: Decoding) -> None:
+        """Start replies whose searches are computed together with others; see :meth:`replies`.
 
-        return report
+        Args:
+            searches: Of :attr:`engine`; each of its steps is one of all searches.
+            questions: Whoever asked is told of each step and of the reply.
+            decoding: The settings.
+        """
+        reader, search = self.reader(decoding), self.search(_before_reranking(decoding))
+        read = [self._read(question.text, question.history) for question in questions]
+        for question, utterance in zip(questions, read, strict=True):
+            if not utterance.words:
+                question.on_end(self._reply(utterance, reader, None, 0.0))
+        pairs = [pair for pair in zip(questions, read, strict=True) if pair[1].words]
+        if pairs:
+            ids, lengths = self._source_ids([utterance.source for _, utterance in pairs])
+            watchers = [functools.partial(self._watch_step, question) for question, _ in pairs]
+            start = time.perf_counter()
+            ends = [functools.partial(self._end, reader, decoding, start, *pair) for pair in pairs]
+            searches.add(search.each(ids, [question.seed for question, _ in pairs], watchers), ids, lengths, ends)
+
+    def _watch_step(self, question: Question, hypotheses: Hypotheses) -> bool:
+        return question.on_step(lambda: self.codecs.target.decode(hypotheses.words[0, 0, : hypotheses.lengths[0, 0]]))
+
+    def _end(
+        self,
+        reader: HypothesisReader,
+        decoding: Decoding,
+        start: float,
+        question: Question,
+        utterance: _Utterance,
+        result: Hypotheses | Exception,
+    ) -> None:
+        """Tell whoever asked a question the reply or the error."""
+        reply: Reply | Exception
+        try:
+            if isinstance(result, Exception):
+                raise result
+            hypotheses = self._rerank(result, decoding, [utterance.words]).at(0)
+            reply = self._reply(utterance, reader, hypotheses, time.perf_counter() - start)
+        except Exception as error:
+            reply = error
+        question.on_end(reply)
+
+    def _read(self, text: str, history: Sequence[str]) -> _Utterance:
+        words = self.codecs.source.tokenizer.encode(text)
+        return _Utterance(text, words, self._with_history(words, history))
+
+    def _reply(
+        self, utterance: _Utterance, reader: HypothesisReader, hypotheses: Hypotheses | None, seconds: float
+    ) -> Reply:
+        """The reply to an utterance; ``hypotheses`` are None if it has no tokens."""
+        (text, words, source), steps = utterance, self.config.model.encoder_steps
+        read = source[-steps:] if words else []
+        candidates = [] if hypotheses is None else reader.distinct(hypotheses, SourceText(read, text))
+        unknown = [word for word in dict.fromkeys(words) if word not in self.codecs.source.vocabulary]
+        reply, unread = candidates[0].text if candidates else "", max(0, len(words) - steps)
+        share, removed = self._unknown_share(words), removed_letters(text, words, self.codecs.source)
+        return Reply(reply, candidates, read, unknown, seconds, unread, share, removed)
 
     def watch(
         self, text: str, decoding: Decoding, history: Sequence[str] = (), prefix: Sequence[str] = ()
@@ -209,7 +264,6 @@ class Chatbot:
         decoding: Decoding,
         utterances: list[list[str]],
         seeds: Seeds | None = None,
-        on_step: OnStep | None = None,
     ) -> Hypotheses:
         """Search for replies to encoded sources, and rerank them by mutual information if configured.
 
@@ -228,12 +282,15 @@ class Chatbot:
             lengths: int32 [n].
             decoding: The settings.
             utterances: The tokens of the sources.
-            seeds, on_step: See :func:`seq2seq_chat.search.batches.search_in_batches`.
+            seeds: See :func:`seq2seq_chat.search.batches.search_in_batches`.
         """
+        search = self.search(_before_reranking(decoding))
+        return self._rerank(search(source, lengths, seeds), decoding, utterances)
+
+    def _rerank(self, hypotheses: Hypotheses, decoding: Decoding, utterances: list[list[str]]) -> Hypotheses:
         if decoding.rerank == "none":
-            return self.search(decoding)(source, lengths, seeds, on_step)
-        search = self.search(decoding.model_copy(update={"n_best": decoding.beam_width}))
-        hypotheses, weight = search(source, lengths, on_step=on_step), decoding.rerank_weight
+            return hypotheses
+        weight = decoding.rerank_weight
         if decoding.rerank == "anti_language_model":
             ranks = hypotheses.scores - weight * self._prefix_scores(hypotheses, decoding.rerank_prefix_length)
         else:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 
 from seq2seq_chat.config import Decoding
-from seq2seq_chat.search.engine import Engine, Hypotheses, OnStep, run_search, search_steps
+from seq2seq_chat.search.engine import Engine, Hypotheses, Search, run_search, search_steps
 from seq2seq_chat.search.methods import (
     OnHypotheses,
     SearchSize,
@@ -23,8 +22,8 @@ from seq2seq_chat.search.records import Recorder, SearchStep
 MAX_ROWS = 640  # hypotheses decoded together: bounds the memory of the logits, [rows, vocabulary]
 
 Seeds = int | Sequence[int] | npt.NDArray[np.int64]
-SearchBatch = Callable[[np.ndarray, np.ndarray, np.ndarray, OnHypotheses | None], Hypotheses]
-"""(source: ids [batch, source steps], lengths: [batch], random numbers: [batch, n, steps], on_step) → hypotheses."""
+SearchBatch = Callable[[np.ndarray, np.ndarray, np.ndarray], Hypotheses]
+"""(source: ids [batch, source steps], lengths: [batch], random numbers: [batch, n, steps]) → hypotheses."""
 
 
 WholeSearch = Callable[[np.ndarray, np.ndarray, Seeds | None], Hypotheses]
@@ -45,16 +44,14 @@ class ReplySearch:
     def __init__(
         self, engine: Engine, decoding: Decoding, steps: int, source_steps: int, graph: WholeSearch | None = None
     ) -> None:
-        self._engine, self._decoding, self._steps, self._source_steps = engine, decoding, steps, source_steps
+        self.engine, self._decoding, self._steps, self._source_steps = engine, decoding, steps, source_steps
         self._graph = graph
 
-    def __call__(
-        self, source: np.ndarray, lengths: np.ndarray, seed: Seeds | None = None, on_step: OnStep | None = None
-    ) -> Hypotheses:
+    def __call__(self, source: np.ndarray, lengths: np.ndarray, seed: Seeds | None = None) -> Hypotheses:
         """Search for replies to encoded utterances; see :func:`search_in_batches`."""
-        if self._graph is not None and on_step is None:
+        if self._graph is not None:
             return self._graph(source, lengths, seed)
-        return search_in_batches(self._search, self._decoding, self._steps, source, lengths, seed, on_step)
+        return search_in_batches(self._search, self._decoding, self._steps, source, lengths, seed)
 
     def watch(self, source: np.ndarray, length: np.ndarray, prefix: Sequence[int] = ()) -> Iterator[SearchStep]:
         """Yield the steps of the beam search for one utterance.
@@ -67,20 +64,34 @@ class ReplySearch:
         recorder = Recorder(length_divisor(np.arange(self._steps + 1), self._decoding.length_penalty))
         size = SearchSize(1, self._steps, self._source_steps)
         search = beam_search(size, self._decoding, [prefix], recorder=recorder)
-        for _ in search_steps(self._engine, search, self._engine.start(source, length)):
+        for _ in search_steps(self.engine, search, self.engine.start(source, length)):
             assert recorder.step is not None
             yield recorder.step
 
-    def _search(
-        self, source: np.ndarray, lengths: np.ndarray, uniform: np.ndarray, on_step: OnHypotheses | None
-    ) -> Hypotheses:
-        size, decoding = SearchSize(len(source), self._steps, self._source_steps), self._decoding
+    def each(self, source: np.ndarray, seeds: Seeds, on_step: Sequence[OnHypotheses]) -> list[Search]:
+        """Return a search for each utterance, which finds what a search for all of them finds.
+
+        Args:
+            source: Ids int32 [n, source steps].
+            seeds: Of sampling, one for each.
+            on_step: Of each search.
+        """
+        uniform = uniform_numbers(seeds, source, samples_of(self._decoding), self._steps)
+        return [self._begin(uniform[row : row + 1], watch) for row, watch in enumerate(on_step)]
+
+    def _search(self, source: np.ndarray, lengths: np.ndarray, uniform: np.ndarray) -> Hypotheses:
+        return run_search(self.engine, self._begin(uniform), self.engine.start(source, lengths))
+
+    def _begin(self, uniform: np.ndarray, on_step: OnHypotheses | None = None) -> Search:
+        size, decoding = SearchSize(len(uniform), self._steps, self._source_steps), self._decoding
         if decoding.method == "beam":
-            search = beam_search(size, decoding, on_step=on_step)
-        else:
-            numbers = uniform if decoding.method == "sample" else None
-            search = sequential_search(size, decoding, on_step=on_step, uniform=numbers)
-        return run_search(self._engine, search, self._engine.start(source, lengths))
+            return beam_search(size, decoding, on_step=on_step)
+        return sequential_search(size, decoding, on_step=on_step, uniform=uniform if samples_of(decoding) else None)
+
+
+def samples_of(decoding: Decoding) -> int:
+    """How many hypotheses are sampled for each utterance; 0 unless the method samples."""
+    return decoding.n_best if decoding.method == "sample" else 0
 
 
 def search_in_batches(
@@ -90,7 +101,6 @@ def search_in_batches(
     source: np.ndarray,
     lengths: np.ndarray,
     seed: Seeds | None,
-    on_step: OnStep | None = None,
 ) -> Hypotheses:
     """Search for replies to encoded utterances: [n, n_best, …].
 
@@ -103,19 +113,16 @@ def search_in_batches(
         source: Ids int32 [n, source steps].
         lengths: int32 [n].
         seed: Of sampling: one for each utterance, or one for all; None for a new one at every call.
-        on_step: Called after every step of a batch, which ends early if it returns False.
     """
-    samples = decoding.n_best if decoding.method == "sample" else 0
+    samples = samples_of(decoding)
     size = max(1, MAX_ROWS // max(1, decoding.beam_width if decoding.method == "beam" else samples))
-    by_length = on_step is None and len(source) > size
-    order = np.argsort(lengths, kind="stable") if by_length else np.arange(len(source))
+    order = np.argsort(lengths, kind="stable") if len(source) > size else np.arange(len(source))
     seeds = np.broadcast_to(secrets.randbits(31) if seed is None else seed, len(source))
     batches: list[Hypotheses] = []
     for start in range(0, max(1, len(source)), size):
         rows = order[start : start + size]
         uniform = uniform_numbers(seeds[rows], source[rows], samples, steps)
-        report = on_step and partial(on_step, start)
-        batches.append(search(source[rows], lengths[rows], uniform, report))
+        batches.append(search(source[rows], lengths[rows], uniform))
     positions = np.argsort(order)
     return Hypotheses(*(np.concatenate(field)[positions] for field in zip(*batches, strict=True)))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
@@ -51,10 +51,6 @@ class Candidates(NamedTuple):
     words: Any  # int32
     scores: Any
     ranks: Any
-
-
-OnStep = Callable[[int, Hypotheses], bool]
-"""(row of the first utterance of the batch, its hypotheses so far) → whether to continue."""
 
 
 class SampleScores(NamedTuple):

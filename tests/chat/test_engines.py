@@ -1,5 +1,6 @@
 """What computes a model: TensorFlow, or ONNX Runtime with graphs built from the weights of a run."""
 
+import functools
 import subprocess
 import sys
 from pathlib import Path
@@ -7,8 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from seq2seq_chat.chat.chatbot import Chatbot
+from seq2seq_chat.chat.chatbot import Chatbot, Question
 from seq2seq_chat.chat.load import AUTO, TENSORFLOW, EngineOptions, uses_onnx
+from seq2seq_chat.chat.replies import Reply
 from seq2seq_chat.config import Decoding
 from seq2seq_chat.export.onnx import export_onnx
 from seq2seq_chat.runs.run import Run
@@ -40,6 +42,28 @@ def test_replies_are_the_same(architecture: dict[str, object], tmp_path: Path) -
     assert [type(bot.engine).__name__ for bot in (ours, theirs)] == ["OnnxEngine", "TensorFlowEngine"]
     for decoding in SEARCHES:
         compare_replies(ours, theirs, TEXTS, decoding, tolerance=5e-3)  # large weights amplify rounding
+
+
+@pytest.mark.parametrize("engine", [AUTO, TENSORFLOW], ids=lambda engine: engine.name)
+def test_replies_that_grow_side_by_side_are_the_same(engine: EngineOptions, tmp_path: Path) -> None:
+    """One starts at every step; the lengths of their sources differ."""
+    bot, replies = Chatbot.load(random_run(tmp_path, small_config(), CODECS), engine=engine), dict[str, Reply]()
+    searches, grown = bot.joint_searches(Decoding()), list[str]()
+    for row, text in enumerate([*TEXTS, "?"]):
+        watch = Question(
+            text, (), row, lambda text: not grown.append(text()), functools.partial(replies.setdefault, text)
+        )
+        bot.start_replies(searches, [watch], SEARCHES[row % len(SEARCHES)])
+        searches.step()
+    while searches:
+        searches.step()
+    for row, text in enumerate([*TEXTS, "?"]):
+        (expected,) = bot.replies([text], SEARCHES[row % len(SEARCHES)], seeds=[row])
+        for one, other in zip(replies[text].hypotheses, expected.hypotheses, strict=True):
+            assert one.words == other.words
+            assert one.score == pytest.approx(other.score, abs=5e-3)  # large weights amplify rounding
+        assert (replies[text].text, replies[text].source_words) == (expected.text, expected.source_words)
+    assert {reply.text for reply in replies.values()} - {""} <= {*grown}
 
 
 @pytest.mark.parametrize("verb", ["chat", "generate", "serve"])

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from seq2seq_chat.config import Decoding
 from seq2seq_chat.search.batches import ReplySearch, uniform_numbers
-from seq2seq_chat.search.engine import NEG_INF, Hypotheses, StepOutput, StepRequest
+from seq2seq_chat.search.engine import NEG_INF, Hypotheses, Rows, StepOutput, StepRequest
 from seq2seq_chat.search.logit_rules import choose_words, log_normalizer
 from seq2seq_chat.search.records import SearchStep
 from seq2seq_chat.text.vocabulary import EOS, GO, PAD
@@ -25,17 +25,11 @@ def settings(**changes: Any) -> Decoding:
     return Decoding(**{"allow_unknown": True, **changes})
 
 
-class Rows(NamedTuple):
-    """The state of a table model: the history as a number in base ``words`` with a leading one."""
-
-    histories: np.ndarray
-    utterances: np.ndarray
-
-
 class TableModel:
     """A model whose next word depends on all previous words: a table of logits for every history.
 
-    The state is the history itself, so a search that mixes up states gets wrong scores; the attention tells both.
+    Its state is the history as a number in base ``words`` with a leading one, its memory the number of the table. So a
+    search that mixes up states gets wrong scores; the attention tells both.
     """
 
     def __init__(self, words: int, steps: int, seeds: Sequence[int]) -> None:
@@ -49,14 +43,15 @@ class TableModel:
     # an engine
 
     def start(self, source: np.ndarray, lengths: np.ndarray) -> Rows:
-        return Rows(np.zeros(len(source), np.int64), source[:, 0])
+        return Rows([np.zeros(len(source), np.int64)], [source[:, 0]], np.arange(len(source), dtype=np.int32))
 
-    def step(self, state: Rows, request: StepRequest) -> tuple[StepOutput, Rows]:
-        utterances, histories = state.utterances[request.parents], state.histories[request.parents]
+    def step(self, rows: Rows, request: StepRequest) -> tuple[StepOutput, Rows]:
+        utterances, histories = rows.memory[0][request.parents], rows.state[0][request.parents]
         histories = np.where(request.words == GO, 1, histories * self.words + request.words)
         logits = self.logits[utterances, histories % self.logits.shape[1]]
         attention = np.stack([histories, utterances], axis=1).astype(np.float32)
-        return choose_words(logits, log_normalizer(logits), attention, request), Rows(histories, utterances)
+        following = Rows([histories], [utterances], rows.utterances[request.parents])
+        return choose_words(logits, log_normalizer(logits), attention, request), following
 
     # searches
 

@@ -229,18 +229,6 @@ def test_with_a_prefix_the_best_are_the_best_of_those_that_start_with_it(
     assert [node.words for node in last.beam] == sorted(allowed, key=lambda one: -model.score(0, one))
 
 
-@pytest.mark.parametrize("options", [{}, {"method": "sample", "n_best": 3}, {"beam_width": 4}], ids=str)
-def test_a_watched_search_reports_every_step_and_stops_when_told(options: dict[str, Any]) -> None:
-    model = TableModel(7, 4, [1, 2, 3])
-    lengths: list[int] = []
-    found = model.search(decoding(**options), seed=2, on_step=lambda _, now: not lengths.append(int(now.lengths.max())))
-    for field, expected in zip(found, model.search(decoding(**options), seed=2), strict=True):
-        np.testing.assert_array_equal(field, expected)
-    assert lengths == list(range(1, len(lengths) + 1))
-    stopped = model.search(decoding(**options), seed=2, on_step=lambda _, now: now.lengths.max() < 2)
-    assert stopped.lengths.max() == 2
-
-
 # sampling
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import itertools
 import json
 import threading
 from typing import Any
@@ -71,20 +72,19 @@ def test_a_text_without_tokens_has_an_empty_reply(shared_client: FlaskClient) ->
 def test_closing_the_connection_stops_the_search(shared_server: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A search that would never end by itself, as each step is repeated."""
     stopped = threading.Event()
-    original = ReplySearch.__call__
+    original = ReplySearch.each
 
-    def search(self: ReplySearch, source: Any, lengths: Any, seed: Any = None, on_step: Any = None) -> Any:
-        def repeat(first: int, hypotheses: Any) -> bool:
-            while on_step(first, hypotheses._replace(words=hypotheses.words + next(changes))):
+    def each(self: ReplySearch, source: Any, seeds: Any, on_step: Any) -> Any:
+        def repeat(hypotheses: Any) -> bool:
+            while on_step[0](hypotheses._replace(words=hypotheses.words + next(changes))):
                 pass
             stopped.set()
             return False
 
-        changes = iter(lambda: len(seen.append(1) or seen) % 2, None)
-        seen: list[int] = []
-        return original(self, source, lengths, seed, repeat)
+        changes = itertools.cycle([0, 1])
+        return original(self, source, seeds, [repeat])
 
-    monkeypatch.setattr(ReplySearch, "__call__", search)
+    monkeypatch.setattr(ReplySearch, "each", each)
     connection = http.client.HTTPConnection(shared_server.removeprefix("http://"), timeout=240)
     connection.request("POST", "/api/chat/stream", json.dumps(BODY), {"Content-Type": "application/json"})
     response = connection.getresponse()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import logging
 import threading
@@ -12,12 +13,13 @@ from typing import Any
 
 import pytest
 
+from seq2seq_chat.chat.chatbot import Question
 from seq2seq_chat.chat.replies import Reply
 from seq2seq_chat.config import Decoding
 from seq2seq_chat.runs.run import Run, RunError
 from seq2seq_chat.system.errors import UserError
 from tests.webui.conftest import resident_memory
-from webui import model_pool
+from webui import model_pool, model_worker
 from webui.limits import Limits
 from webui.model_pool import ModelPool
 from webui.model_worker import Answer, ChatMessage, ModelUnavailable, ModelWorker, ServerBusy
@@ -35,21 +37,49 @@ class FakeBot:
         self.may_answer, self.started = threading.Event(), threading.Semaphore(0)
         self.may_answer.set()
 
-    def replies(self, texts: list[str], decoding: Decoding, histories: Any, seeds: Any, on_step: Any) -> list[Reply]:
+    def replies(self, texts: list[str], decoding: Decoding, histories: Any, seeds: Any) -> list[Reply]:
         self.seeds, self.histories = list(seeds), list(map(tuple, histories))
         self.batches.append((decoding, list(texts)))
         self.started.release()
         assert self.may_answer.wait(TIMEOUT)
-        self.steps = 0
-        for length in range(1, 1 + max(map(len, texts))) if on_step else ():
-            self.steps += 1
-            if not on_step([text[:length] for text in texts]):
-                break
         if "poison" in texts:
             raise ValueError("poison")
         if "refused" in texts:
             raise UserError("no such lexicon")
         return [Reply(f"{self.name}:{text.upper()}", [], ["word"], [], 0.0) for text in texts]
+
+    def joint_searches(self, decoding: Decoding) -> FakeSearches:
+        self.searches = FakeSearches()
+        return self.searches
+
+    def start_replies(self, searches: FakeSearches, questions: list[Question], decoding: Decoding) -> None:
+        self.batches.append((decoding, [question.text for question in questions]))
+        if any("poison" in question.text for question in questions):
+            raise ValueError("poison")
+        for question in questions:
+            reply = Reply(f"{self.name}:{question.text.upper()}", [], ["word"], [], 0.0)
+            searches.running.append((question, 0, reply))
+
+
+class FakeSearches:
+    """Replies that grow by a letter at each step."""
+
+    def __init__(self) -> None:
+        self.running: list[tuple[Question, int, Reply]] = []
+        self.lengths: list[int] = []  # of the searches at each step
+
+    def __len__(self) -> int:
+        return len(self.running)
+
+    def step(self) -> None:
+        self.lengths.append(len(self.running))
+        running, self.running = self.running, []
+        for question, length, reply in running:
+            text = question.text[: length + 1]
+            if question.on_step(lambda text=text: text) and text != question.text:  # type: ignore[misc]
+                self.running.append((question, length + 1, reply))
+            else:
+                question.on_end(reply)
 
 
 class FakeRuns:
@@ -118,26 +148,29 @@ def test_the_conversation_reaches_the_model(runs: FakeRuns) -> None:
     assert (runs.bots["x"][0].histories, runs.bots["x"][0].seeds) == ([("a", "b")], [7])
 
 
-def test_a_reply_is_read_while_it_grows(runs: FakeRuns) -> None:
-    stream = runs.pool().stream(Run("a"), None, ChatMessage("abc"), GREEDY)
-    assert [*iter(lambda: stream.read(TIMEOUT), None)] == ["a", "ab", "abc"]
-    assert reply_text(stream.future) == "a:ABC"
+def test_a_reply_is_read_while_it_grows(runs: FakeRuns, monkeypatch: pytest.MonkeyPatch) -> None:
+    pool = runs.pool()
+    for seconds, texts in [(0.0, ["a", "ab", "abc", "a:ABC"]), (60.0, ["a", "a:ABC"])]:
+        monkeypatch.setattr(model_worker, "SECONDS_BETWEEN_TEXTS", seconds)
+        stream = pool.stream(Run("a"), None, ChatMessage("abc"), GREEDY)
+        assert [*iter(functools.partial(stream.read, TIMEOUT), None)] == texts
+        assert reply_text(stream.future) == "a:ABC"
 
 
-def test_a_search_ends_when_nobody_reads_its_replies(runs: FakeRuns) -> None:
+def test_replies_grow_together_and_end_when_nobody_reads_them(runs: FakeRuns) -> None:
     pool = runs.pool()
     bot, busy = busy_model(runs, pool, "a")
-    streams = [pool.stream(Run("a"), None, ChatMessage("x" * 100), GREEDY) for _ in range(2)]
-    stopped = pool.stream(Run("a"), None, ChatMessage("y"), GREEDY)
+    streams = [pool.stream(Run("a"), None, ChatMessage(text), GREEDY) for text in ("x" * 9, "yyy", "poison", "z" * 99)]
+    stopped = pool.stream(Run("a"), None, ChatMessage("w"), GREEDY)
     stopped.stop()
-    for stream in streams:
-        stream._stopped.set()  # as if it had been stopped after the search began
+    streams[3]._stopped.set()  # as if it had been stopped after the search began
     bot.may_answer.set()
     reply_text(busy)
-    for stream in streams:
-        reply_text(stream.future)
-    assert bot.steps == 1
-    assert bot.batches == [(GREEDY, ["x" * 100] * 2)]
+    assert [reply_text(streams[number].future) for number in (0, 1)] == ["a:XXXXXXXXX", "a:YYY"]
+    with pytest.raises(ModelUnavailable):
+        reply_text(streams[2].future)
+    reply_text(streams[3].future)
+    assert bot.searches.lengths == [3, 2, 2, *[1] * 6]
 
 
 def test_queued_utterances_are_decoded_in_batches(runs: FakeRuns) -> None:

@@ -16,6 +16,7 @@ from seq2seq_chat.text.codec import Codecs
 from seq2seq_chat.text.vocabulary import TURN
 from tests.random_runs import make_codec, random_run, small_config
 from tests.webui.conftest import MakeClient, Serve
+from webui import model_worker
 
 pytestmark = pytest.mark.usefixtures("tiny_run", "unoptimized_graphs")
 
@@ -93,7 +94,10 @@ def test_a_reply_ends_after_max_tokens_and_before_stop(shared_client: FlaskClien
         assert streamed(complete(shared_client, **SAMPLED, stop=stop, stream=True)) == cut
 
 
-def test_a_stream_has_the_same_text_in_chunks(shared_client: FlaskClient, chatbot: Chatbot) -> None:
+def test_a_stream_has_the_same_text_in_chunks(
+    shared_client: FlaskClient, chatbot: Chatbot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(model_worker, "SECONDS_BETWEEN_TEXTS", 0.0)
     found = chunks(complete(shared_client, **SAMPLED, stream=True, n=2, stream_options={"include_usage": True}))
     assert {(chunk["object"], chunk["model"], chunk["id"]) for chunk in found} == {
         ("chat.completion.chunk", "tiny", found[0]["id"])

@@ -81,7 +81,7 @@ class GraphSearch:
         parameters = SearchParameters.of_settings(settings).arrays() if self._adjustable else []
 
         def search(*batch: Any) -> Hypotheses:
-            fields = call_with_arrays(self._compiled, *batch[:3], *parameters)
+            fields = call_with_arrays(self._compiled, *batch, *parameters)
             return Hypotheses(*(field.numpy() for field in fields))
 
         return search_in_batches(search, sizes, self._model.config.decoder_steps, source, lengths, seed)
@@ -205,13 +205,15 @@ class TensorFlowSteps:
         moves_memory = moves and not np.array_equal(utterances, rows.utterances)
         variant = _Variant(request.k, len(banned), request.reported, tuple(arrays), moves, moves_memory)
         inputs = [tf.constant(array) for array in arrays.values()]
-        outputs = self._graph(variant)(*inputs, *rows.state, *rows.memory)
+        # arrays where states of several searches were joined
+        carried = [tf.constant(x) if isinstance(x, np.ndarray) else x for x in (*rows.state, *rows.memory)]
+        outputs = self._graph(variant)(*inputs, *carried)
         free_attributes(inputs, outputs)
         results, state, memory = outputs
         words, log_probabilities, attention, *others = (result.numpy() for result in results)
         forced = others.pop(0) if request.forced is not None else None
         output = StepOutput(words, log_probabilities, attention, forced, Reported(*others) if others else None)
-        return output, Rows(state, memory or rows.memory, utterances)
+        return output, Rows(state, memory or carried[len(rows.state) :], utterances)
 
     def _encode(self, source: tf.Tensor, lengths: tf.Tensor) -> Any:
         return self._model.start_search(source, lengths, self._weights)

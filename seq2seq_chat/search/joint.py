@@ -1,0 +1,207 @@
+"""Searches over one engine whose steps are computed together; each joins at the next step and leaves at its end."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from seq2seq_chat.architecture.variables import MASK_VALUE
+from seq2seq_chat.search.batches import MAX_ROWS
+from seq2seq_chat.search.engine import (
+    NO_ENTRIES,
+    Edits,
+    Engine,
+    Entries,
+    Hypotheses,
+    Rows,
+    Sampling,
+    Search,
+    State,
+    StepOutput,
+    StepRequest,
+)
+
+OnEnd = Callable[["Hypotheses | Exception"], None]
+"""Called with the result of a search, or the error that ended it."""
+
+
+@dataclass
+class _Running:
+    """A search that waits for the output of its request."""
+
+    search: Search
+    request: StepRequest
+    on_end: OnEnd
+    first_row: int  # of the state that its request continues
+
+    @property
+    def rows(self) -> int:
+        return len(self.request.words)
+
+
+@dataclass
+class _Group:
+    """Searches whose requests differ only in what a step takes for each row."""
+
+    running: list[_Running] = field(default_factory=list)
+    state: State = None
+
+
+class JointSearches:
+    """Runs searches side by side, a step of all of them at a time.
+
+    Args:
+        engine: Computes the steps; its states are :class:`Rows`, or lists of them.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._waiting: deque[tuple[Search, StepRequest, OnEnd, State, int]] = deque()
+        self._groups: dict[Hashable, _Group] = {}
+
+    def __len__(self) -> int:
+        """The number of searches that have not ended."""
+        return len(self._waiting) + sum(len(group.running) for group in self._groups.values())
+
+    def add(self, searches: Sequence[Search], source: np.ndarray, lengths: np.ndarray, on_end: Sequence[OnEnd]) -> None:
+        """Start a search of each utterance.
+
+        Args:
+            searches: Each of one utterance, without a prefix or a recorder.
+            source: Ids int32 [searches, source steps].
+            lengths: int32 [searches].
+            on_end: Of each search; called by :meth:`step`.
+        """
+        state = self._engine.start(source, lengths)
+        for row, (search, end) in enumerate(zip(searches, on_end, strict=True)):
+            self._waiting.append((search, next(search), end, state, row))
+
+    def step(self) -> None:
+        """Compute one step of all searches; those that would not fit into memory wait until others have ended."""
+        rows = sum(running.rows for group in self._groups.values() for running in group.running)
+        joining: dict[tuple[Hashable, int], list[tuple[Search, StepRequest, OnEnd, State, int]]] = {}
+        while self._waiting and (not rows or rows + len(self._waiting[0][1].words) <= MAX_ROWS):
+            entry = self._waiting.popleft()
+            rows += len(entry[1].words)
+            joining.setdefault((_kind(entry[1]), id(entry[3])), []).append(entry)
+        for (kind, _), entries in joining.items():
+            group = self._groups.setdefault(kind, _Group())
+            first = _row_count(group.state)
+            group.state = entries[0][3] if group.state is None else join_states(group.state, entries[0][3])
+            group.running += [_Running(search, request, end, first) for search, request, end, _, _ in entries]
+            for running, entry in zip(group.running[-len(entries) :], entries, strict=True):
+                running.request = running.request._replace(parents=running.request.parents + entry[4])
+        for kind, group in list(self._groups.items()):
+            self._step(group)
+            if not group.running:
+                del self._groups[kind]
+
+    def _step(self, group: _Group) -> None:
+        """Compute a step of a group. If it fails, each search is computed alone, so that none fails for another."""
+        try:
+            output, group.state = self._engine.step(group.state, _joint_request(group.running))
+        except Exception as error:
+            if len(group.running) == 1:
+                group.running.pop().on_end(error)
+                return
+            parts = [_Group([running], group.state) for running in group.running]
+            for part in parts:
+                self._step(part)
+            group.running, group.state = [], None
+            for part in parts:
+                if part.running:
+                    part.running[0].first_row = _row_count(group.state)
+                    group.state = part.state if group.state is None else join_states(group.state, part.state)
+                    group.running += part.running
+            return
+        following, first = [], 0
+        for running in group.running:
+            rows = slice(first, first + running.rows)
+            try:
+                running.request = running.search.send(_part(output, rows, running.request))
+            except StopIteration as end:
+                running.on_end(end.value)
+            except Exception as error:
+                running.on_end(error)
+            else:
+                running.first_row = first
+                following.append(running)
+            first = rows.stop
+        group.running = following
+
+
+def _kind(request: StepRequest) -> Hashable:
+    """What the requests of searches must have in common to be one; a search does not change it."""
+    distribution = None if request.sampling is None else request.sampling.distribution
+    return request.edits.penalty, distribution
+
+
+def _joint_request(running: Sequence[_Running]) -> StepRequest:
+    """The requests of some searches as one."""
+    requests = [each.request for each in running]
+    starts = np.cumsum([0, *(each.rows for each in running)])
+    everywhere = set.intersection(*(set(request.edits.banned) for request in requests))
+    forbidden, penalized = [], []
+    for request, start, end in zip(requests, starts, starts[1:], strict=False):
+        words = [word for word in request.edits.banned if word not in everywhere]
+        banned = [(row, word) for row in range(start, end) for word in words]
+        forbidden += [_shift(request.edits.forbidden, start), np.array(banned or NO_ENTRIES, np.int32)]
+        penalized.append(_shift(request.edits.penalized, start))
+    first = requests[0]
+    banned_everywhere = tuple(word for word in first.edits.banned if word in everywhere)
+    sampling = None
+    if first.sampling is not None:
+        numbers = [request.sampling.uniform for request in requests if request.sampling is not None]
+        sampling = Sampling(np.concatenate(numbers), first.sampling.distribution)
+    return StepRequest(
+        np.concatenate([request.words for request in requests]),
+        np.concatenate([each.request.parents + each.first_row for each in running]).astype(np.int32),
+        Edits(banned_everywhere, np.concatenate(forbidden), np.concatenate(penalized), first.edits.penalty),
+        max(request.k for request in requests),
+        sampling,
+    )
+
+
+def _shift(entries: Entries, rows: int) -> Entries:
+    """Entries of the logits, some rows further down."""
+    return entries + np.array([rows, 0], np.int32)
+
+
+def _part(output: StepOutput, rows: slice, request: StepRequest) -> StepOutput:
+    """What a joint output has for the rows of one request."""
+    k = 1 if request.sampling is not None else request.k
+    return StepOutput(output.words[rows, :k], output.log_probabilities[rows, :k], output.attention[rows])
+
+
+def _row_count(state: State) -> int:
+    """Rows of a state; 0 for None."""
+    if state is None:
+        return 0
+    return len(state.utterances) if isinstance(state, Rows) else _row_count(state[0])
+
+
+def join_states(one: State, two: State) -> State:
+    """The rows of a state, and then those of another; shorter sources are padded."""
+    if not isinstance(one, Rows):
+        return [join_states(*parts) for parts in zip(one, two, strict=True)]
+    utterances = np.unique(one.utterances, return_inverse=True)[1].astype(np.int32)
+    return Rows(
+        [_join_arrays(*parts) for parts in zip(one.state, two.state, strict=True)],
+        [_join_arrays(*parts) for parts in zip(one.memory, two.memory, strict=True)],
+        np.concatenate([utterances, two.utterances + len(utterances)]).astype(np.int32),
+    )
+
+
+def _join_arrays(one: npt.ArrayLike, two: npt.ArrayLike) -> np.ndarray:
+    """[n, …] and [m, …] → [n + m, …]. The only arrays of two axes that differ in the second are masks of sources."""
+    arrays = [np.asarray(one), np.asarray(two)]
+    sizes = np.max([array.shape for array in arrays], axis=0)
+    padding = [[(0, int(size - own)) for size, own in zip(sizes, array.shape, strict=True)] for array in arrays]
+    fill = MASK_VALUE if arrays[0].ndim == 2 else 0
+    return np.concatenate(
+        [np.pad(array, [(0, 0), *axes[1:]], constant_values=fill) for array, axes in zip(arrays, padding, strict=True)]
+    )

@@ -1,0 +1,141 @@
+"""Searches whose steps are computed together find what each of them finds alone, in as many steps as the longest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from seq2seq_chat.config import Decoding
+from seq2seq_chat.search import joint
+from seq2seq_chat.search.batches import ReplySearch
+from seq2seq_chat.search.engine import Hypotheses, Rows, StepOutput, StepRequest
+from seq2seq_chat.search.joint import JointSearches, join_states
+from seq2seq_chat.search.methods import OnHypotheses
+from tests.search.table_model import TableModel, settings
+
+SETTINGS = [
+    settings(),
+    settings(beam_width=4, no_repeat_ngram_size=1),
+    settings(min_length=3),
+    settings(beam_width=3, min_length=2, repetition_penalty=1.5),
+    settings(method="sample", n_best=3),
+    settings(method="sample", temperature=0.5, top_k=3, min_length=2),
+    settings(beam_width=6, beam_groups=3, diversity_penalty=0.5, n_best=2),
+]
+STEPS = 4
+
+
+class CountedModel(TableModel):
+    """Counts steps; one in which the utterance ``poison`` takes part fails."""
+
+    calls, poison = 0, -1
+
+    def step(self, rows: Rows, request: StepRequest) -> tuple[StepOutput, Rows]:
+        self.calls += 1
+        if self.poison in rows.memory[0][request.parents]:
+            raise ValueError("poison")
+        return super().step(rows, request)
+
+
+def add(
+    searches: JointSearches,
+    model: TableModel,
+    utterance: int,
+    decoding: Decoding,
+    results: dict[int, Any],
+    on_step: OnHypotheses = lambda hypotheses: True,
+) -> None:
+    """Start the search for an utterance; its seed is its number."""
+    search = ReplySearch(model, decoding, STEPS, source_steps=2)
+    source = np.array([[utterance]], np.int32)
+    begun = search.each(source, [utterance], [on_step])
+    searches.add(begun, source, np.ones(1, np.int32), [lambda result: results.update({utterance: result})])
+
+
+def alone(model: TableModel, utterance: int, decoding: Decoding) -> Hypotheses:
+    search = ReplySearch(model, decoding, STEPS, source_steps=2)
+    return search(np.array([[utterance]], np.int32), np.ones(1, np.int32), [utterance])
+
+
+def assert_equal(found: Any, expected: Sequence[np.ndarray]) -> None:
+    assert isinstance(found, Hypotheses), found
+    for field, other in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(field, other)
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("max_rows", [5, 640])
+def test_a_search_finds_what_it_finds_alone(seed: int, max_rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Searches of all kinds that join at random steps, while others leave or wait."""
+    monkeypatch.setattr(joint, "MAX_ROWS", max_rows)
+    random, model, results = np.random.default_rng(seed), TableModel(6, STEPS, range(20)), dict[int, Any]()
+    searches = JointSearches(model)
+    chosen = [SETTINGS[kind] for kind in random.integers(len(SETTINGS), size=20)]
+    for utterance, decoding in enumerate(chosen):
+        add(searches, model, utterance, decoding, results)
+        for _ in range(random.integers(3)):
+            searches.step()
+    while searches:
+        searches.step()
+    for utterance, decoding in enumerate(chosen):
+        assert_equal(results[utterance], alone(model, utterance, decoding))
+
+
+def test_fifty_searches_take_as_many_steps_as_the_longest() -> None:
+    model, results = CountedModel(6, STEPS, range(50)), dict[int, Any]()
+    for utterance in range(50):
+        alone(model, utterance, settings(min_length=utterance % 3))
+    one_by_one, model.calls = model.calls, 0
+    searches = JointSearches(model)
+    for utterance in range(50):
+        add(searches, model, utterance, settings(min_length=utterance % 3), results)
+    while searches:
+        searches.step()
+    assert len(results) == 50
+    assert model.calls <= STEPS < one_by_one / 25
+
+
+def test_what_nobody_reads_leaves_at_the_next_step() -> None:
+    model, results = TableModel(6, STEPS, range(2)), dict[int, Any]()
+    searches, decoding = JointSearches(model), settings(min_length=3)
+    add(searches, model, 0, decoding, results, lambda hypotheses: False)
+    add(searches, model, 1, decoding, results)
+    searches.step()
+    assert (list(results), results[0].lengths.max(), len(searches)) == ([0], 1, 1)
+    while searches:
+        searches.step()
+    assert_equal(results[1], alone(model, 1, decoding))
+
+
+def test_an_error_ends_only_the_search_that_causes_it() -> None:
+    model, results = CountedModel(6, STEPS, range(4)), dict[int, Any]()
+
+    def fail(hypotheses: Hypotheses) -> bool:
+        raise ValueError("watcher")
+
+    searches, decoding = JointSearches(model), settings(beam_width=3, min_length=3)
+    for utterance in range(4):
+        add(searches, model, utterance, decoding, results, fail if utterance == 3 else lambda hypotheses: True)
+    searches.step()
+    model.poison = 1
+    while searches:
+        searches.step()
+    assert [str(results[utterance]) for utterance in (1, 3)] == ["poison", "watcher"]
+    model.poison = -1
+    for utterance in (0, 2):
+        assert_equal(results[utterance], alone(model, utterance, decoding))
+
+
+def test_shorter_sources_are_padded_where_states_are_joined() -> None:
+    def rows(n: int, steps: int) -> Rows:
+        memory = [np.ones([n, steps, 2], np.float32), np.zeros([n, steps], np.float32)]
+        return Rows([np.full([n, 3], n)], memory, np.arange(n, dtype=np.int32))
+
+    joined = join_states([rows(2, 3)], [rows(1, 5)])[0]
+    assert joined.state[0].tolist() == [[2] * 3] * 2 + [[1] * 3]
+    assert joined.memory[0][:, :, 0].tolist() == [[1, 1, 1, 0, 0]] * 2 + [[1] * 5]
+    assert np.exp(joined.memory[1]).tolist() == joined.memory[0][:, :, 0].tolist()  # the mask leaves out padding
+    assert joined.utterances.tolist() == [0, 1, 2]
