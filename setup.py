@@ -53,6 +53,7 @@ setup(
         "onnx<1.19",  # later versions need other ml_dtypes than TensorFlow 2.15
         "onnxruntime",
         "orjson",
+        "prometheus_client",
         "pyarrow<22",
         "pydantic>=2.7",
         "python-dateutil",
@@ -76,6 +77,7 @@ setup(
             "hypothesis",
             "jsonschema_rs",
             "mypy",
+            "openai",
             "playwright",
             "pytest",
             "pytest-xdist",

@@ -214,6 +214,13 @@ def health() -> Response:
     return json_response({"status": "ok", "version": __version__, "models": len(get_state().pool.loaded())})
 
 
+@api.get("/metrics")
+@Operation("metrics", "The metrics in the text format of Prometheus", (), media_type="text/plain")
+def metrics() -> Response:
+    """Requests, queue, seconds to the first word, words and models, for monitoring."""
+    return get_state().pool.metrics.text()
+
+
 def error_response(message: str, status: int, retry_after: int | None = None) -> Response:
     """An error message as JSON, without paths of the server."""
     message = strip_paths(message, get_state().registry.results, Path.cwd())

@@ -102,6 +102,7 @@ def create_app(
     for blueprint in (api, evaluations, files, openai, pages, searches, workbench):
         app.register_blueprint(blueprint)
     secure(app)
+    app.after_request(get_state(app).pool.metrics.count_request)
 
     @app.errorhandler(Exception)
     def on_error(error: Exception) -> Response | tuple[str, int]:

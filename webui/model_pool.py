@@ -21,6 +21,7 @@ from seq2seq_chat.chat.load import AUTO, EngineOptions
 from seq2seq_chat.config import Decoding
 from seq2seq_chat.runs.run import Run, RunError
 from webui.limits import Limits
+from webui.metrics import Metrics
 from webui.model_stream import ModelStream
 from webui.model_worker import Answer, ChatJob, ChatMessage, Job, ModelWorker, ReplyStream, ServerBusy
 from webui.run_registry import weights_version
@@ -38,6 +39,7 @@ class ModelPool:
         self._permits = threading.Semaphore(limits.max_models)
         self._versions: dict[tuple[str, str | None], tuple[float, tuple[Any, ...]]] = {}
         self._pending = 0  # utterances without a reply, including those of evicted models
+        self.metrics = Metrics(lambda: self._pending, lambda: len(self.loaded()))
 
     def submit(self, run: Run, snapshot: str | None, utterance: ChatMessage, decoding: Decoding) -> Future[Answer]:
         """Queue an utterance for a model, which is loaded if it is not in memory.
@@ -46,14 +48,14 @@ class ModelPool:
             ServerBusy: Too many utterances are queued.
             RunError: The run has no such weights.
         """
-        job = ChatJob(utterance, decoding, Future())
+        job = ChatJob(utterance, decoding, Future(), time.monotonic())
         self._submit(run, snapshot, job)
         return job.future
 
     def stream(self, run: Run, snapshot: str | None, utterance: ChatMessage, decoding: Decoding) -> ReplyStream:
         """Queue an utterance, whose reply can be read while it grows; see :meth:`submit`."""
         stream = ReplyStream()
-        self._submit(run, snapshot, ChatJob(utterance, decoding, stream.future, stream))
+        self._submit(run, snapshot, ChatJob(utterance, decoding, stream.future, time.monotonic(), stream))
         return stream
 
     def compute(self, run: Run, snapshot: str | None, stream: ModelStream[Any]) -> None:
@@ -74,7 +76,7 @@ class ModelPool:
             if worker is None or not worker.submit(job):
                 name = f"{run.path.name} ({snapshot or 'latest'})"
                 load = functools.partial(load_model, model_type, run, snapshot, self._engine)
-                self._start(key, ModelWorker(name, load, version, self._permits, self.limits), job)
+                self._start(key, ModelWorker(name, load, version, self._permits, self.limits, self.metrics), job)
             self._pending += 1
         job.future.add_done_callback(self._on_done)
 

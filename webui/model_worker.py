@@ -22,6 +22,7 @@ from seq2seq_chat.search.batches import random_seed
 from seq2seq_chat.search.joint import JointSearches
 from seq2seq_chat.system.errors import UserError
 from webui.limits import Limits
+from webui.metrics import Metrics
 from webui.model_stream import ModelStream, Stream
 
 logger = logging.getLogger(__name__)
@@ -67,6 +68,11 @@ class ReplyStream(Stream[str]):
         super().__init__()
         self._written = -math.inf  # when, in seconds
 
+    @property
+    def has_text(self) -> bool:
+        """Whether there was a first word."""
+        return self._written > -math.inf
+
     def grow(self, text: Callable[[], str]) -> bool:
         """Write the text so far, unless there was one a moment ago; whether anyone still reads."""
         now = time.monotonic()
@@ -82,6 +88,7 @@ class ChatJob(NamedTuple):
     utterance: ChatMessage
     decoding: Decoding
     future: Future[Answer]
+    submitted: float  # when, by the monotonic clock in seconds
     stream: ReplyStream | None = None  # if the text is to be read while it grows
 
 
@@ -97,6 +104,7 @@ class ModelWorker(threading.Thread):
         version: Version of the weights, see ``weights_version``.
         permits: A semaphore with one permit for each model that may be in memory.
         limits: Limits the queue and the batch size.
+        metrics: Counts words and the seconds to the first one.
     """
 
     def __init__(
@@ -106,9 +114,10 @@ class ModelWorker(threading.Thread):
         version: tuple[Any, ...],
         permits: threading.Semaphore,
         limits: Limits,
+        metrics: Metrics,
     ) -> None:
         super().__init__(name=name, daemon=True)
-        self.version = version
+        self.version, self._metrics = version, metrics
         self._load, self._permits, self._limits = load, permits, limits
         self._queue: deque[Job] = deque()
         self._changed = threading.Condition()
@@ -199,8 +208,17 @@ class ModelWorker(threading.Thread):
             self._answer(bot, job, reply)
 
     def _answer(self, bot: Chatbot, job: ChatJob, reply: Reply) -> None:
+        if job.stream is None or not job.stream.has_text:
+            self._metrics.first_word(time.monotonic() - job.submitted)
+        self._metrics.count_words(reply)
         unreadable = [] if reply.source_words else [bot.unreadable]
         job.future.set_result(Answer(reply, bot.step, bot.warnings + unreadable))
+
+    def _grow(self, job: ChatJob, text: Callable[[], str]) -> bool:
+        assert job.stream is not None
+        if not job.stream.has_text:
+            self._metrics.first_word(time.monotonic() - job.submitted)
+        return job.stream.grow(text)
 
     def _start_streams(self, bot: Chatbot, decoding: Decoding, jobs: list[ChatJob]) -> None:
         """Start replies that are read while they grow; they join the searches that are running."""
@@ -217,8 +235,8 @@ class ModelWorker(threading.Thread):
             self._searches = bot.joint_searches(decoding)
         questions = []
         for job in jobs:
-            assert job.stream is not None
-            (text, history, seed), grow = job.utterance, job.stream.grow
+            text, history, seed = job.utterance
+            grow = functools.partial(self._grow, job)
             seed = random_seed(decoding) if seed is None else seed
             questions.append(Question(text, history, seed, grow, functools.partial(on_end, job)))
         try:
