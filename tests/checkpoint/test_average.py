@@ -10,6 +10,7 @@ import pytest
 
 from seq2seq_chat.chat.chatbot import Chatbot
 from seq2seq_chat.checkpoint.arrays import METADATA, read_arrays, write_arrays
+from seq2seq_chat.checkpoint.average import steps_to_average
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.text.codec import Codecs
 from tests.conftest import Cli
@@ -37,6 +38,14 @@ def run(tmp_path: Path) -> Run:
     lines = [json.dumps({"step": step, "kind": "validation", "loss": loss}) for step, loss in LOSSES.items()]
     run.metrics_file.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return run
+
+
+def test_which_weights_are_averaged(run: Run) -> None:
+    """The newest ones, or those with the lowest losses, earliest first."""
+    steps = sorted(LOSSES)
+    for count in (2, 3, 4):
+        assert steps_to_average(run, last=count) == steps[-count:]
+        assert steps_to_average(run, best=count) == sorted(sorted(steps, key=lambda step: LOSSES[step])[:count])
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ METHODS: list[dict[str, Any]] = [
     {},
     {"beam_width": 1},
     {"beam_width": 3, "n_best": 2, "length_penalty": 0.9},
+    {"beam_width": 2, "length_penalty": 3.0},
     {"beam_width": 9, "length_penalty": 2.5},
     {"beam_width": 4, "n_best": 3, "beam_groups": 2, "diversity_penalty": 0.8},
     {"beam_width": 6, "beam_groups": 3, "diversity_penalty": 4.0, "length_penalty": 0.5},

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from seq2seq_chat.chat.chatbot import Chatbot, Reply
 from seq2seq_chat.chat.generator import Generator
@@ -23,6 +24,7 @@ from seq2seq_chat.search.engine import WordDistribution, run_search
 from seq2seq_chat.search.sequential import SearchSize, sampling_search
 from seq2seq_chat.text.codec import Codecs
 from seq2seq_chat.text.tokenizers import TokenizerSettings
+from seq2seq_chat.text.vocabulary import EOS
 from tests.export.html.conftest import Evaluate, encode_model
 from tests.german import TEXTS, TOKENIZERS, german_model
 from tests.random_runs import make_codec, random_model, small_config
@@ -106,6 +108,17 @@ def test_logit_rules_and_diverse_beams(javascript: Evaluate) -> None:
     assert compare(javascript, untrained(config, codecs), config, texts, SEARCHES) > 100
 
 
+def test_a_length_penalty_with_a_probable_end(javascript: Evaluate) -> None:
+    """The end marker, which is no word of the length, may rank lower than less probable words, which must be known."""
+    codecs = Codecs.shared(make_codec("english", [f"word{n}" for n in range(12)]))
+    config = small_config("decoding.allow_unknown=true")
+    trained = untrained(config, codecs)
+    trained.model.output.bias.assign_add(9 * tf.one_hot(EOS, len(codecs.target.vocabulary)))
+    texts = [f"word{n} word{2 * n % 11}" for n in range(12)]
+    searches = [Decoding(method="beam", beam_width=n, n_best=n, length_penalty=3.0) for n in (1, 2)]
+    assert compare(javascript, trained, config, texts, searches) == 3 * len(texts)
+
+
 @pytest.mark.slow(minutes=1)
 @pytest.mark.parametrize("tokenizer", TOKENIZERS, ids=str)
 def test_german(javascript: Evaluate, tokenizer: TokenizerSettings) -> None:
@@ -148,6 +161,16 @@ def test_sampling_with_the_same_random_numbers(javascript: Evaluate, limits: dic
     np.testing.assert_allclose([row["probabilities"] for row in output], probabilities, atol=1e-6)
     for row, p, u in zip(output, probabilities, uniform, strict=True):
         assert row["word"] == np.searchsorted(np.cumsum(p), u * p.sum(), side="right")
+
+
+@pytest.mark.parametrize("words", [1, 2, 8, 64])
+def test_a_nucleus_at_its_boundary(javascript: Evaluate, words: int) -> None:
+    """Of equally probable words, whose shares are exact, the fewest that add up to at least top_p."""
+    kept = sorted({1, words // 2 or 1, words})
+    sample = """return input.limits.map((top_p) => [...modules.sequential.truncatedSoftmax(
+      new Float32Array(input.words), { temperature: 1, top_k: null, top_p })]);"""
+    output = javascript(sample, {"words": words, "limits": [count / words for count in kept]})
+    np.testing.assert_allclose(output, [[1 / count] * count + [0] * (words - count) for count in kept], rtol=1e-6)
 
 
 def test_sampled_replies_with_the_same_random_numbers(javascript: Evaluate) -> None:
