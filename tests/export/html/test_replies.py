@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from seq2seq_chat.chat.chatbot import Chatbot, Reply
 from seq2seq_chat.chat.generator import Generator
@@ -24,7 +23,7 @@ from seq2seq_chat.search.engine import WordDistribution, run_search
 from seq2seq_chat.search.sequential import SearchSize, sampling_search
 from seq2seq_chat.text.codec import Codecs
 from seq2seq_chat.text.tokenizers import TokenizerSettings
-from seq2seq_chat.text.vocabulary import EOS
+from seq2seq_chat.text.vocabulary import EOS, GO, PAD, UNKNOWN
 from tests.export.html.conftest import Evaluate, encode_model
 from tests.german import TEXTS, TOKENIZERS, german_model
 from tests.random_runs import make_codec, random_model, small_config
@@ -108,15 +107,21 @@ def test_logit_rules_and_diverse_beams(javascript: Evaluate) -> None:
     assert compare(javascript, untrained(config, codecs), config, texts, SEARCHES) > 100
 
 
-def test_a_length_penalty_with_a_probable_end(javascript: Evaluate) -> None:
+@pytest.mark.parametrize("width", [1, 2, 3])
+def test_a_length_penalty_ranks_all_words_of_a_step(javascript: Evaluate, width: int) -> None:
     """The end marker, which is no word of the length, may rank lower than less probable words, which must be known."""
-    codecs = Codecs.shared(make_codec("english", [f"word{n}" for n in range(12)]))
-    config = small_config("decoding.allow_unknown=true")
-    trained = untrained(config, codecs)
-    trained.model.output.bias.assign_add(9 * tf.one_hot(EOS, len(codecs.target.vocabulary)))
-    texts = [f"word{n} word{2 * n % 11}" for n in range(12)]
-    searches = [Decoding(method="beam", beam_width=n, n_best=n, length_penalty=3.0) for n in (1, 2)]
-    assert compare(javascript, trained, config, texts, searches) == 3 * len(texts)
+    logits = 2 * np.random.default_rng(4).normal(size=[100, 9]).astype(np.float32)
+    logits[:, [PAD, GO, UNKNOWN]] = -30
+    scores = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
+    ranks = scores / ((5 + (np.arange(9) != EOS)) / 6) ** 1.5
+    search = """return Promise.all(input.logits.map(async (row) => {
+      const model = { start: () => ({}), step: () => ({ logits: [Float32Array.from(row)], states: [null] }) };
+      const found = await modules.beam.beamSearch(model, [], input.settings, { steps: 1, pause });
+      return found.map(({ words }) => words[0]);
+    }));"""
+    settings = Decoding(method="beam", beam_width=width, n_best=width, length_penalty=1.5).model_dump(mode="json")
+    output = javascript(search, {"logits": logits.tolist(), "settings": settings})
+    assert output == np.argsort(-ranks, axis=1)[:, :width].tolist()
 
 
 @pytest.mark.slow(minutes=1)
