@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seq2seq_chat.metrics.distance import SentenceDistances, jensen_shannon
+from seq2seq_chat.config import parse_config
+from seq2seq_chat.metrics.distance import SentenceDistances, jensen_shannon, training_utterances
 from seq2seq_chat.metrics.ngrams import Diversity
 from seq2seq_chat.metrics.sent2vec import Arguments, Sent2Vec
+from seq2seq_chat.runs.run import create_run
+from seq2seq_chat.text.codec import Codecs
+from seq2seq_chat.text.vocabulary import SPECIAL_WORDS, Vocabulary
 
 
 def toy_vectors() -> Sent2Vec:
@@ -58,6 +63,15 @@ def test_distance_by_hand() -> None:
     assert distances.means() == pytest.approx(((2 + math.sqrt(2)) / 3, math.sqrt(0.5) / 3))
     assert distances.select(np.array([True, False, False])).means() == pytest.approx((1, math.sqrt(0.5)))
     assert distances.select(np.zeros(3, bool)).means() == (None, None)
+
+
+def test_vectors_are_trained_on_the_known_words_of_targets(tmp_path: Path) -> None:
+    """Of evenly spaced ones, if there are many."""
+    (tmp_path / "train.txt").write_text("a b\nb x a\nc\nx\n", encoding="utf-8")
+    config = parse_config({"name": "new", "data": {"train": str(tmp_path / "train.txt")}}, "x")
+    run = create_run(tmp_path, config, Codecs.of_words(Vocabulary([*SPECIAL_WORDS, "a", "b", "c"])), {})
+    assert list(training_utterances(run, 9)) == [["b", "a"], ["c"], []]
+    assert list(training_utterances(run, 2)) == [["b", "a"], ["c"]]
 
 
 def test_divergence_by_hand() -> None:

@@ -295,6 +295,32 @@ def test_an_utterance_gets_the_same_alone_and_in_any_batch_and_order(
             np.testing.assert_array_equal(one, other, err_msg=name)
 
 
+@pytest.mark.parametrize(
+    ("options", "sizes"),
+    [
+        ({}, [9]),
+        ({"beam_width": 3}, [4, 4, 1]),
+        ({"method": "sample", "n_best": 2}, [6, 3]),
+        ({"beam_width": 40}, [1] * 9),
+    ],
+    ids=str,
+)
+def test_batches_have_as_many_hypotheses_as_fit(
+    options: dict[str, Any], sizes: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At least one utterance each."""
+    monkeypatch.setattr(batches, "MAX_ROWS", 12)
+    model, started = TableModel(6, 2, range(9)), []
+
+    def start(source: np.ndarray, lengths: np.ndarray) -> Any:
+        started.append(len(source))
+        return TableModel.start(model, source, lengths)
+
+    monkeypatch.setattr(model, "start", start)
+    model.search(decoding(**options))
+    assert started == sizes
+
+
 # sampling
 
 
