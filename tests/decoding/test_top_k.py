@@ -53,7 +53,7 @@ def test_top_k_equals_a_stable_sort(
 
 
 @pytest.mark.parametrize("words", [1, 2, 8, 64])
-def test_a_nucleus_at_its_boundary(words: int) -> None:
+def test_a_nucleus_of_a_graph_at_its_boundary(words: int) -> None:
     """Of equally probable words, whose shares are exact, the fewest that add up to at least top_p."""
     for kept in {1, words // 2 or 1, words}:
         found = truncated_softmax(1.0, ALL_WORDS, kept / words)(tf.zeros([2, words]))

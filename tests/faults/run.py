@@ -31,7 +31,7 @@ class Fault(NamedTuple):
     name: str
     old: str  # occurs exactly once in the code
     new: str
-    tests: list[str]  # of which one must fail: path::test
+    tests: list[str]  # of which one must fail: path::test; see find_test
 
 
 def read_faults() -> list[Fault]:
@@ -54,6 +54,18 @@ def find_file(fault: Fault, sources: Mapping[Path, str]) -> Path:
     return files[0]
 
 
+def find_test(test: str, folder: Path = REPOSITORY) -> str:
+    """The test of a fault, path::test, or the only one of this name, if it was moved. Raises ValueError."""
+    path, _, name = test.partition("::")
+    definition = f"\ndef {name}("
+    if (folder / path).is_file() and definition in (folder / path).read_text(encoding="utf-8"):
+        return test
+    files = [file for file in (folder / "tests").rglob("test_*.py") if definition in file.read_text(encoding="utf-8")]
+    if len(files) != 1:
+        raise ValueError(f"there is no {test}, and {name} is in {len(files)} other files")
+    return f"{files[0].relative_to(folder)}::{name}"
+
+
 def package_of(path: Path) -> str:
     """The package of a file: a folder of seq2seq_chat, or webui."""
     return path.parts[1] if path.parts[0] == PACKAGES[0] else path.parts[0]
@@ -72,7 +84,8 @@ def run_tests(folder: Path, tests: Iterable[str]) -> subprocess.CompletedProcess
     """Run tests, also slow ones, on the code in a copy."""
     # a fault and its removal may be written within the same second, so compiled files would not be up to date
     environment = {**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-m", "", "-p", "no:cacheprovider", "-p", "no:xdist", *tests]
+    options = ["-x", "-q", "-m", "", "-p", "no:cacheprovider", "-p", "no:xdist"]
+    command = [sys.executable, "-m", "pytest", *options, *(find_test(test, folder) for test in tests)]
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
 
 

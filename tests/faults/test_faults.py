@@ -1,11 +1,10 @@
 """Each of the faults in faults.toml must be caught by the tests that it names."""
 
-import re
 from pathlib import Path
 
 import pytest
 
-from tests.faults.run import FAILED, REPOSITORY, Fault, copy_repository, find_file, read_faults, read_sources, try_fault
+from tests.faults.run import FAILED, Fault, copy_repository, find_file, find_test, read_faults, read_sources, try_fault
 
 FAULTS = read_faults()
 
@@ -17,9 +16,7 @@ def test_the_faults_fit_the_code_and_their_tests_exist() -> None:
         find_file(fault, sources)
         assert fault.new != fault.old and fault.tests, fault.name
         for test in fault.tests:
-            path, _, name = test.partition("::")
-            text = (REPOSITORY / path).read_text(encoding="utf-8")
-            assert re.search(rf"^def {name.partition('[')[0]}\(", text, re.MULTILINE), f"{fault.name}: no test {test}"
+            find_test(test)
 
 
 @pytest.fixture(scope="module")

@@ -24,7 +24,7 @@ from seq2seq_chat.search.logits import (
 @pytest.mark.parametrize("share", [0.01, 1])
 @pytest.mark.parametrize("distinct", [1, 3, 10**6])
 @pytest.mark.parametrize("size", [1, 50, 5 * BLOCK, 20 * BLOCK + 7, 40 * BLOCK])
-def test_top_k_equals_a_stable_sort(size: int, distinct: int, share: float) -> None:
+def test_top_k_of_arrays_equals_a_stable_sort(size: int, distinct: int, share: float) -> None:
     """With few distinct values there are many ties, which are sorted by id, within blocks and across them.
 
     Args:

@@ -108,7 +108,7 @@ def test_logit_rules_and_diverse_beams(javascript: Evaluate) -> None:
 
 
 @pytest.mark.parametrize("width", [1, 2, 3])
-def test_a_length_penalty_ranks_all_words_of_a_step(javascript: Evaluate, width: int) -> None:
+def test_a_length_penalty_of_a_page_ranks_all_words_of_a_step(javascript: Evaluate, width: int) -> None:
     """The end marker, which is no word of the length, may rank lower than less probable words, which must be known."""
     logits = 2 * np.random.default_rng(4).normal(size=[100, 9]).astype(np.float32)
     logits[:, [PAD, GO, UNKNOWN]] = -30
@@ -169,7 +169,7 @@ def test_sampling_with_the_same_random_numbers(javascript: Evaluate, limits: dic
 
 
 @pytest.mark.parametrize("words", [1, 2, 8, 64])
-def test_a_nucleus_at_its_boundary(javascript: Evaluate, words: int) -> None:
+def test_a_nucleus_of_a_page_at_its_boundary(javascript: Evaluate, words: int) -> None:
     """Of equally probable words, whose shares are exact, the fewest that add up to at least top_p."""
     kept = sorted({1, words // 2 or 1, words})
     sample = """return input.limits.map((top_p) => [...modules.sequential.truncatedSoftmax(
