@@ -18,6 +18,7 @@ from seq2seq_chat.checkpoint.arrays import (
     MismatchError,
     read_arrays,
     read_weights,
+    steps_to_average,
     write_arrays,
 )
 from seq2seq_chat.model.variables import load_variables, save_variables
@@ -172,6 +173,14 @@ def run(tmp_path: Path) -> Run:
     lines = [json.dumps({"step": step, "kind": "validation", "loss": loss}) for step, loss in LOSSES.items()]
     run.metrics_file.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return run
+
+
+def test_which_weights_are_averaged(run: Run) -> None:
+    """The newest ones, or those with the lowest losses, earliest first."""
+    steps = sorted(LOSSES)
+    for count in (2, 3, 4):
+        assert steps_to_average(run, last=count) == steps[-count:]
+        assert steps_to_average(run, best=count) == sorted(sorted(steps, key=lambda step: LOSSES[step])[:count])
 
 
 @pytest.mark.parametrize(

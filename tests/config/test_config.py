@@ -19,10 +19,12 @@ from seq2seq_chat.config import (
     Data,
     Decoding,
     conditions,
+    describe_changes,
     json_schema,
     load_config,
     override_decoding,
     parse_config,
+    resume_settings,
 )
 from tests.conftest import shipped_configs
 
@@ -270,6 +272,22 @@ def test_override_decoding() -> None:
         override_decoding(base, n_best=5)
     with pytest.raises(ConfigError, match=r"unknown key n_bset; did you mean n_best\?"):
         override_decoding(base, n_bset=5)
+
+
+@pytest.mark.parametrize("task", ["conversation", "language_model"])
+def test_settings_that_must_match_on_resume(task: str) -> None:
+    """Those of model and samples, and how a text is divided; not where files are, nor what training may change."""
+    names = {"data.train": "a.txt", "data.tokenizer": "unicode", "model.hidden_size": 7, "training.batch_size": 9}
+    names |= {"data.lowercase": True, "training.optimizer": "sgd", "training.steps": 8, "decoding.allow_unknown": True}
+    plain = {"name": "x", "task": task, "data": {"train": "train.txt"}}
+    before = resume_settings(parse_config(plain, "x"))
+    changed = {
+        path
+        for path, value in names.items()
+        if describe_changes(before, resume_settings(parse_config(plain, "x", [f"{path}={json.dumps(value)}"])))
+    }
+    expected = {"data.tokenizer", "data.lowercase", "model.hidden_size", "training.optimizer"}
+    assert changed == expected | ({"training.batch_size"} if task == "language_model" else set())
 
 
 def test_an_explicit_option_of_another_method_is_rejected() -> None:

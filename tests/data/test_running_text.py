@@ -14,6 +14,7 @@ from seq2seq_chat.data.build_codecs import build_codecs
 from seq2seq_chat.data.corpus_file import CorpusError
 from seq2seq_chat.data.running_text import RunningText, Streams, TextDecoder, encode_text, read_text
 from seq2seq_chat.text.codec import TextCodec
+from seq2seq_chat.text.tokenizers.subword import SubwordTokenizer
 from seq2seq_chat.text.tokenizers.tokenizer import CharacterTokenizer, WhitespaceTokenizer
 from seq2seq_chat.text.tokenizers.unicode import UnicodeTokenizer
 from seq2seq_chat.text.vocabulary import EOS, PAD, SPECIAL_WORDS, UNKNOWN, Vocabulary
@@ -73,6 +74,17 @@ def test_decoding_piece_by_piece_gives_the_text(
     split = len(ids) // 2
     first, second = TextDecoder(known).add(ids[:split]), TextDecoder(known, ids[:split]).add(ids[split:])
     assert first + second == text
+
+
+def test_characters_of_several_bytes_are_shown_when_they_are_complete() -> None:
+    text = "zü 😂\n€ä"
+    tokenizer = SubwordTokenizer.train(["a"], 263, "bpe")
+    known = TextCodec(tokenizer, Vocabulary([*SPECIAL_WORDS, *tokenizer.tokens]))
+    decoder, shown = TextDecoder(known), ""
+    for index in encode_text(text, known):
+        shown += decoder.add([index])
+        assert text.startswith(shown)
+    assert shown == text
 
 
 def test_the_vocabulary_of_a_text_and_its_ids(tmp_path: Path) -> None:

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from seq2seq_chat.config import Model
 from seq2seq_chat.decoding.logit_rules import forbid
+from seq2seq_chat.decoding.methods import truncated_softmax
 from seq2seq_chat.decoding.search import ModelOutput, log_normalizer, top_k_words
 from seq2seq_chat.model.output import MAX_TRANSPOSED_ROWS, Output
-from seq2seq_chat.search.engine import Hypotheses
+from seq2seq_chat.search.engine import ALL_WORDS, Hypotheses
 from tests.search.table_model import TableModel
 from tests.search.table_model import settings as decoding
 
@@ -32,6 +33,7 @@ METHODS: list[dict[str, Any]] = [
     {},
     {"beam_width": 1},
     {"beam_width": 3, "n_best": 2, "length_penalty": 0.9},
+    {"beam_width": 2, "length_penalty": 3.0},
     {"beam_width": 9, "length_penalty": 2.5},
     {"beam_width": 4, "n_best": 3, "beam_groups": 2, "diversity_penalty": 0.8},
     {"beam_width": 6, "beam_groups": 3, "diversity_penalty": 4.0, "length_penalty": 0.5},
@@ -65,6 +67,7 @@ def step_output(logits: np.ndarray) -> ModelOutput:
     return ModelOutput(values, tf.reduce_logsumexp(values, axis=1), (), tf.zeros([len(logits), 0]))
 
 
+@pytest.mark.parametrize("share", [0.01, 1])
 @given(
     size=st.one_of(st.integers(1, 60), st.integers(600, 4000), st.sampled_from([1280, 5000, 6400])),
     count=st.integers(1, 12),
@@ -72,9 +75,17 @@ def step_output(logits: np.ndarray) -> ModelOutput:
     distinct_values=st.sampled_from([3, 50, 10**6]),
     seed=st.integers(0, 1000),
 )
-def test_top_k_equals_a_stable_sort(size: int, count: int, forbidden: tuple, distinct_values: int, seed: int) -> None:
-    """With few distinct values there are many ties, which are sorted by id."""
-    logits = np.random.default_rng(seed).integers(0, distinct_values, (3, size)).astype(np.float32) / 7
+def test_top_k_equals_a_stable_sort(
+    size: int, count: int, forbidden: tuple, distinct_values: int, seed: int, share: float
+) -> None:
+    """With few distinct values there are many ties, which are sorted by id, within blocks and across them.
+
+    Args:
+        share: of the values that are not 0, so that the maxima of blocks differ.
+    """
+    rng = np.random.default_rng(seed)
+    logits = np.where(rng.random([3, size]) < share, rng.integers(0, distinct_values, (3, size)), 0) / np.float32(7)
+    logits = logits.astype(np.float32)
     log_probabilities, words = top_k_words(forbid(forbidden, step_output(logits), None, None), count)
     masked = logits.copy()
     masked[:, [word for word in forbidden if word < size]] = -np.inf
@@ -85,6 +96,14 @@ def test_top_k_equals_a_stable_sort(size: int, count: int, forbidden: tuple, dis
         log_p = masked - np.log(np.exp(logits.astype(np.float64)).sum(axis=1, keepdims=True))
         np.testing.assert_allclose(log_probabilities, np.take_along_axis(log_p, order, axis=1), rtol=1e-4, atol=1e-4)
     assert np.all(np.isfinite(log_probabilities) == allowed)
+
+
+@pytest.mark.parametrize("words", [1, 2, 8, 64])
+def test_a_nucleus_of_a_graph_at_its_boundary(words: int) -> None:
+    """Of equally probable words, whose shares are exact, the fewest that add up to at least top_p."""
+    for kept in {1, words // 2 or 1, words}:
+        found = truncated_softmax(1.0, ALL_WORDS, kept / words)(tf.zeros([2, words]))
+        np.testing.assert_allclose(found, [[1 / kept] * kept + [0] * (words - kept)] * 2, rtol=1e-6)
 
 
 @given(scale=st.sampled_from([0.0, 1.0, 30.0, 300.0]), seed=st.integers(0, 1000))

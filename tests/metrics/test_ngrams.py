@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter
 from typing import Any
@@ -41,6 +42,23 @@ def test_counts_equal_brute_force(sentences: list[list[int]], n: int, block_size
     }
     assert decoded == dict(expected)
     assert result.total == expected.total()
+
+
+@given(*[st.lists(st.lists(st.integers(0, 4), max_size=6), max_size=6)] * 2, st.integers(1, 3))
+def test_shares_and_divergence_equal_brute_force(first: list[list[int]], second: list[list[int]], n: int) -> None:
+    """Of every n-gram, whether it occurs or not."""
+    counts = [Counter(tuple(s[i : i + n]) for s in text for i in range(len(s) - n + 1)) for text in (first, second)]
+    every = list(itertools.product(range(5), repeat=n))
+    shares = np.array([[count[ngram] / max(1, count.total()) for ngram in every] for count in counts])
+    found = [count_ngrams(text, n, 5) for text in (first, second)]
+    for one, expected in zip(found, shares, strict=True):
+        np.testing.assert_allclose(one.shares(np.arange(5**n)), expected)
+    if not all(counts):
+        assert divergence(*found) is None
+        return
+    mean = shares.mean(axis=0)
+    bits = [np.sum(one[one > 0] * np.log2(one[one > 0] / mean[one > 0])) for one in shares]
+    assert divergence(*found) == pytest.approx(sum(bits) / 2, abs=1e-12)
 
 
 def test_profile_of_texts() -> None:

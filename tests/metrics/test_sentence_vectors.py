@@ -12,6 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from seq2seq_chat.config import parse_config
+from seq2seq_chat.metrics import sentence_vectors as training
 from seq2seq_chat.metrics.sent2vec import Arguments, Sent2Vec, Sent2VecError, concatenate, ngram_rows
 from seq2seq_chat.metrics.sentence_vectors import (
     SentenceDistances,
@@ -19,6 +21,9 @@ from seq2seq_chat.metrics.sentence_vectors import (
     paired_cosine_similarity,
     train_sent2vec,
 )
+from seq2seq_chat.runs.run import create_run
+from seq2seq_chat.text.codec import Codecs
+from tests.random_runs import make_codec
 
 
 @pytest.fixture(scope="module")
@@ -134,8 +139,6 @@ def test_training_is_deterministic(trained: TrainedSent2Vec, sentences: list[lis
 
 def test_gradients_match_finite_differences(monkeypatch: pytest.MonkeyPatch) -> None:
     """The gradients of a step against differences of the loss, computed word by word."""
-    from seq2seq_chat.metrics import sentence_vectors as training
-
     recorded: list[np.ndarray] = []
 
     def record(table: np.ndarray, squares: np.ndarray, rows: np.ndarray, gradients: np.ndarray, rate: float) -> None:
@@ -184,6 +187,26 @@ def test_gradients_match_finite_differences(monkeypatch: pytest.MonkeyPatch) -> 
             assert gradient[row, column] == pytest.approx(slope, rel=1e-2, abs=1e-4)
 
 
+def test_frequent_words_are_subsampled_and_the_rate_falls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A word of share f is a target with probability √(t / f) + t / f; the rate falls in a line over all epochs."""
+    trainer = training._Trainer(Arguments(dim=2, bucket=3, t=0.1), np.array([6.0, 3.0, 1.0]), seed=1)
+    np.testing.assert_allclose(trainer._keep, [(0.1 / f) ** 0.5 + 0.1 / f for f in (0.6, 0.3, 0.1)])
+    rates: list[float] = []
+    monkeypatch.setattr(training, "_adagrad", lambda *arguments: rates.append(arguments[-1]))
+    train_sent2vec([[f"{n}a", f"{n}b", f"{n}c"] for n in range(192)], seed=1, dim=2, epochs=2, buckets=3)
+    expected = [training.LEARNING_RATE * (1 - batch / 6) for batch in range(6)]  # three batches of 64 in each epoch
+    np.testing.assert_allclose(rates, np.repeat(expected, 2))  # of the vectors and of the output
+
+
+@pytest.mark.parametrize(("small", "words"), [(100, "abc"), (10, "ab")])
+def test_rare_words_of_a_large_corpus_have_no_vectors(small: int, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that occur less than five times; the most frequent word is the first."""
+    monkeypatch.setattr(training, "SMALL_CORPUS", small)
+    sentences = [["b", "a"]] * 5 + [["c", "b"]] * 4
+    model = train_sent2vec(sentences, seed=1, dim=2, epochs=1, buckets=3).model
+    assert sorted(model.words) == list(words) and next(iter(model.words)) == "b"
+
+
 @pytest.mark.parametrize("length", [0, 3, 7, 40, 70, 120, 2000])
 def test_truncated_file(saved: Path, length: int) -> None:
     saved.write_bytes(saved.read_bytes()[:length])
@@ -210,6 +233,15 @@ def test_unsupported_files(saved: Path, tmp_path: Path) -> None:
 def test_corpus_without_sentences() -> None:
     with pytest.raises(Sent2VecError, match="two or more words"):
         train_sent2vec([["alone"], []], seed=1)
+
+
+def test_vectors_are_trained_on_the_known_words_of_targets(tmp_path: Path) -> None:
+    """Of evenly spaced ones, if there are many."""
+    (tmp_path / "train.txt").write_text("a b\nb x a\nc\nx\n", encoding="utf-8")
+    config = parse_config({"name": "new", "data": {"train": str(tmp_path / "train.txt")}}, "x")
+    run = create_run(tmp_path, config, Codecs.shared(make_codec("english", "abc")), {})
+    assert list(training.training_utterances(run, 9)) == [["b", "a"], ["c"], []]
+    assert list(training.training_utterances(run, 2)) == [["b", "a"], ["c"]]
 
 
 def toy_vectors() -> Sent2Vec:

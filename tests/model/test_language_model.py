@@ -104,8 +104,10 @@ class PlainTape:
         return float(loss), [tf.convert_to_tensor(gradient).numpy() for gradient in gradients]
 
 
-def training_gradients(model: LanguageModel, tokens: np.ndarray, settings: Training) -> list[tuple[float, list[Any]]]:
-    """(loss per token, gradients) of each update of a pass; the weights stay as they are."""
+def training_gradients(
+    model: LanguageModel, tokens: np.ndarray, settings: Training, passes: int = 1
+) -> list[tuple[float, list[Any]]]:
+    """(loss per token, gradients) of each update of some passes; the weights stay as they are."""
     steps = settings.truncation
     streams = Streams(tokens, settings.batch_size, steps.forward, steps.backward)
     loss = LanguageModelLoss(model, settings)
@@ -117,7 +119,7 @@ def training_gradients(model: LanguageModel, tokens: np.ndarray, settings: Train
         loss, gradients = training_step.gradients(arrays, tf.constant(0, tf.int64))
         return loss.nats / loss.tokens, [tf.convert_to_tensor(gradient) for gradient in gradients]
 
-    for number in range(streams.batches_per_pass):
+    for number in range(passes * streams.batches_per_pass):
         per_token, gradients = compute(*map(tf.constant, streams.batch(number)))
         results.append((float(per_token), [gradient.numpy() for gradient in gradients]))
     return results
@@ -146,6 +148,17 @@ def test_truncated_gradients_are_those_of_a_plain_tape(
         assert loss == pytest.approx(expected_loss, rel=1e-4)
         for gradient, other in zip(gradients, expected, strict=True):
             np.testing.assert_allclose(gradient, other, rtol=2e-3, atol=2e-6)
+
+
+def test_every_pass_over_the_text_is_the_same() -> None:
+    """It begins without a state, whatever was at the end of the pass before it."""
+    settings = Training(batch_size=2, bptt_forward=4, bptt_backward=6, sampled_softmax=None)
+    updates = training_gradients(build("lstm"), random_text(2 * 12 + 1), settings, passes=2)
+    assert len(updates) % 2 == 0
+    for (loss, gradients), (again, others) in zip(updates, updates[len(updates) // 2 :], strict=False):
+        assert loss == again
+        for gradient, other in zip(gradients, others, strict=True):
+            np.testing.assert_array_equal(gradient, other)
 
 
 def test_truncation_divides_a_chunk() -> None:

@@ -1,5 +1,6 @@
 """Compare the results of queries, also those of scripts, to results of plain Python, on real and generated corpora."""
 
+import itertools
 import math
 import random
 from collections import Counter
@@ -119,6 +120,64 @@ def test_time_lags_of_replies(tmp_path: Path) -> None:
     (scratch := tmp_path / "scratch").mkdir()
     found = rows(lambda table, _: time_lags(table, "starts"), tmp_path, scratch)
     assert found == [(1, 1), (7, 1), (30, 1)]
+
+
+def query(
+    expression: Callable[[Any], Any], columns: dict[str, list[Any]], types: list[tuple[str, Any]], scratch: Path
+) -> list[tuple[Any, ...]]:
+    """The result of a query over a table, with DuckDB, sorted."""
+    pq.write_table(pa.table(columns, pa.schema(types)), scratch / "table.parquet")
+    with open_engine("duckdb", scratch) as engine:
+        found = fetch_rows(engine, expression(engine.table(scratch / "table.parquet")))
+    return sorted(tuple(row.values()) for row in found)
+
+
+def test_copies_of_films(tmp_path: Path) -> None:
+    """Equal films, and films of which at least half of the sketches are shared; incomplete sketches do not count."""
+    rng, size = random.Random(3), 6
+    sketches = {file: set(rng.sample(range(9), size if file % 4 else size - 1)) for file in range(12)}
+    exact = {file: rng.choice([100, 101, None]) for file in range(12)}
+    entries = [(file, fingerprint, False) for file, sketch in sketches.items() for fingerprint in sketch]
+    entries += [(file, fingerprint, True) for file, fingerprint in exact.items() if fingerprint is not None]
+    columns = dict(zip(("file", "fingerprint", "exact"), map(list, zip(*entries, strict=True)), strict=True))
+    types = [("file", pa.int32()), ("fingerprint", pa.int64()), ("exact", pa.bool_())]
+    shared = {pair: len(sketches[pair[0]] & sketches[pair[1]]) for pair in itertools.combinations(range(12), 2)}
+    assert size // 2 in shared.values()
+    expected = [
+        (one, other)
+        for (one, other), count in shared.items()
+        if (2 * count >= size and one % 4 and other % 4) or (exact[one] is not None and exact[one] == exact[other])
+    ]
+    assert query(lambda table: queries.find_copies(table, size), columns, types, tmp_path) == expected
+
+
+def test_silences(tmp_path: Path) -> None:
+    """Only a silence that is longer than the limit cuts, also one of a clock that jumps back."""
+    times = [(9.0, 4.0), (9.0, 3.5), (9.0, 3.0), (3.0, 8.0), (3.0, 8.5), (None, 1.0), (50.0, None), (None, None)]
+    columns = {"row": list(range(8)), "start": [a for a, _ in times], "previous_end": [b for _, b in times]}
+    types = [("row", pa.int64()), ("start", pa.float64()), ("previous_end", pa.float64())]
+    found = query(lambda table: queries.cut_at_silences(table, 5.0).select("row", "cut"), columns, types, tmp_path)
+    assert [cut for _, cut in found] == [0, 1, 1, 0, 1, 0, 0, 0]
+
+
+def test_replies_to_comments(tmp_path: Path) -> None:
+    """Against plain Python, with ids that occur twice, and parents that are missing or of another submission."""
+    rng = random.Random(5)
+    comments = [(rng.choice("ST"), rng.randrange(30), rng.randrange(33), n) for n in range(60)]
+    rng.shuffle(comments)
+    names = ("link", "id", "parent", "ordinal")
+    columns = dict(zip(names, map(list, zip(*comments, strict=True)), strict=True))
+    types = [("link", pa.string()), ("id", pa.int64()), ("parent", pa.int64()), ("ordinal", pa.int64())]
+    first: dict[int, tuple[str, int, int, int]] = {}
+    for comment in sorted(comments, key=lambda comment: comment[3]):
+        first.setdefault(comment[1], comment)
+    expected = [
+        (link, first[parent][3], ordinal)
+        for link, name, parent, ordinal in first.values()
+        if parent != name and parent in first and first[parent][0] == link
+    ]
+    assert len(expected) > 5
+    assert query(queries.reply_pairs, columns, types, tmp_path) == sorted(expected)
 
 
 @pytest.mark.parametrize("pairing", ["sliding", "alternating"])

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from seq2seq_chat.runs.run import Run
-from seq2seq_chat.runs.summary import Notes, read_end, summarize
+from seq2seq_chat.runs.summary import Notes, read_end, summarize, unanswered_steps
 
 STEPS = 100  # as in conftest.py
 
@@ -87,6 +87,23 @@ def test_the_best_validation_has_the_lowest_loss(run: Run) -> None:
     summary = summarize(run)
     assert summary.best_step == 30
     assert summary.best_perplexity == pytest.approx(math.exp(2.5))
+
+
+def test_the_first_of_equal_validations_is_the_best(run: Run) -> None:
+    """Its weights are those that training keeps as the best."""
+    text = "".join(line(step, loss, "validation") for step, loss in [(10, 4.0), (20, 2.5), (30, 2.5)])
+    run.metrics_file.write_text(text, encoding="utf-8")
+    assert summarize(run).best_step == 20
+
+
+def test_what_training_deletes_first_is_asked_first(run: Run) -> None:
+    """Checkpoints before snapshots, which stay: of checkpoints the oldest first, of snapshots the newest."""
+    for path in (*map(run.checkpoint_path, (40, 50, 60)), *map(run.snapshot_path, (20, 45, 60))):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    assert unanswered_steps(run, ["a", "b"], {}) == [40, 50, 60, 45, 20]
+    answers = {40: {"a": "x", "b": "y"}, 50: {"a": "x"}, 45: {"b": "y", "a": "x", "c": "z"}}
+    assert unanswered_steps(run, ["a", "b"], answers) == [50, 60, 20]
     run.metrics_file.write_text(line(10, 10_000.0, "validation"), encoding="utf-8")
     assert summarize(run).best_perplexity is None  # it overflows
 

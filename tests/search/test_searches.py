@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seq2seq_chat.config import Decoding
+from seq2seq_chat.search import batches
 from seq2seq_chat.search.batches import ReplySearch, uniform_numbers
 from seq2seq_chat.search.engine import (
     ALL_PROBABILITY,
@@ -107,6 +108,16 @@ def test_length_penalty(words: int, steps: int, seed: int, penalty: float) -> No
     np.testing.assert_allclose(hypotheses.ranks[0, : len(beam)], list(map(rank, beam)), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("width", [1, 2, 3])
+def test_a_length_penalty_ranks_all_words_of_a_step(width: int) -> None:
+    """The end marker, which is no word of the length, may rank lower than less probable words, which must be known."""
+    model = TableModel(9, 1, range(100))
+    hypotheses = model.search(decoding(beam_width=width, length_penalty=1.5))
+    for row in range(model.rows):
+        ranks = {one: model.score(row, one) / ((5 + len(words_of(one))) / 6) ** 1.5 for one in model.all_sequences()}
+        assert sequences(hypotheses, row) == sorted(ranks, key=lambda one: -ranks[one])[:width]
+
+
 @settings(max_examples=40, deadline=None)
 @given(words=st.integers(5, 8), steps=st.integers(1, 5), seed=st.integers(0, 10**6), width=st.integers(1, 5))
 def test_a_search_that_stops_at_the_first_end(words: int, steps: int, seed: int, width: int) -> None:
@@ -176,9 +187,10 @@ def test_forbidding_rules(words: int, steps: int, seed: int, n: int, min_length:
         np.testing.assert_allclose(hypotheses.scores[row, : len(expected)], expected, atol=1e-4)
 
 
-@settings(max_examples=10, deadline=None)
-@given(words=st.integers(5, 8), steps=st.integers(2, 4), seed=st.integers(0, 10**6))
-def test_diverse_beam_search(words: int, steps: int, seed: int) -> None:
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("n_best", [1, 3, 6])
+@pytest.mark.parametrize(("words", "steps"), [(5, 4), (8, 3)])
+def test_diverse_beam_search(words: int, steps: int, n_best: int, seed: int) -> None:
     """Against the paper's algorithm: group by group, penalizing words that previous groups have chosen."""
     model, size, groups, diversity = TableModel(words, steps, [seed]), 2, 3, 1.5
     beams: list[list[tuple[int, ...]]] = [[()] for _ in range(groups)]
@@ -197,8 +209,10 @@ def test_diverse_beam_search(words: int, steps: int, seed: int) -> None:
             beams[group] = [sequence for sequence, _, _ in candidates[:size]]
             chosen.update(word for _, _, word in candidates[:size] if word is not None)
     expected = sorted({sequence for beam in beams for sequence in beam}, key=lambda s: -model.score(0, s))
-    hypotheses = model.search(decoding(beam_width=size * groups, beam_groups=groups, diversity_penalty=diversity))
-    assert set(sequences(hypotheses, 0)) == set(expected)
+    options = {"beam_width": size * groups, "beam_groups": groups, "diversity_penalty": diversity}
+    hypotheses = model.search(decoding(**options, n_best=n_best))
+    expected = expected[:n_best]
+    assert sequences(hypotheses, 0) == expected
     np.testing.assert_allclose(hypotheses.scores[0, : len(expected)], [model.score(0, s) for s in expected], atol=1e-4)
 
 
@@ -227,6 +241,53 @@ def test_with_a_prefix_the_best_are_the_best_of_those_that_start_with_it(
     allowed = [sequence for sequence in model.all_sequences() if sequence[: len(prefix)] == prefix]
     *_, last = model.watch(decoding(beam_width=len(allowed), min_length=0), prefix)
     assert [node.words for node in last.beam] == sorted(allowed, key=lambda one: -model.score(0, one))
+
+
+@pytest.mark.parametrize("seeds", [7, np.arange(40, 49)], ids=["one seed", "seeds"])
+@pytest.mark.parametrize("options", [{}, {"method": "sample", "n_best": 3}, {"beam_width": 3}], ids=str)
+def test_an_utterance_gets_the_same_alone_and_in_any_batch_and_order(
+    options: dict[str, Any], seeds: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Batches are sorted by length."""
+    model, lengths = TableModel(6, 3, [1, 2, 3]), np.array([5, 2, 9, 9, 1, 7, 2, 4, 3], np.int32)
+    source = np.stack([np.arange(9) % 3, np.arange(9)], axis=1).astype(np.int32)
+    search = ReplySearch(model, decoding(**options), model.steps, source_steps=2)
+    alone = [
+        search(source[row : row + 1], lengths[row : row + 1], int(seed))
+        for row, seed in enumerate(np.broadcast_to(seeds, 9))
+    ]
+    expected = [np.concatenate(field) for field in zip(*alone, strict=True)]
+    for size in (2, 4, 9):
+        monkeypatch.setattr(batches, "MAX_ROWS", size * (3 if options else 1))
+        found = search(source, lengths, seeds)
+        for name, one, other in zip(Hypotheses._fields, found, expected, strict=True):
+            np.testing.assert_array_equal(one, other, err_msg=name)
+
+
+@pytest.mark.parametrize(
+    ("options", "sizes"),
+    [
+        ({}, [9]),
+        ({"beam_width": 3}, [4, 4, 1]),
+        ({"method": "sample", "n_best": 2}, [6, 3]),
+        ({"beam_width": 40}, [1] * 9),
+    ],
+    ids=str,
+)
+def test_batches_have_as_many_hypotheses_as_fit(
+    options: dict[str, Any], sizes: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At least one utterance each."""
+    monkeypatch.setattr(batches, "MAX_ROWS", 12)
+    model, started = TableModel(6, 2, range(9)), []
+
+    def start(source: np.ndarray, lengths: np.ndarray) -> Any:
+        started.append(len(source))
+        return TableModel.start(model, source, lengths)
+
+    monkeypatch.setattr(model, "start", start)
+    model.search(decoding(**options))
+    assert started == sizes
 
 
 # sampling

@@ -45,6 +45,13 @@ def test_words_are_read_like_the_source(tmp_path: Path, tokenizer: TokenizerName
     assert lexicon.find(token) == "where"
 
 
+@pytest.mark.parametrize(("weight", "expected"), [(1, "chat"), (2, "chat"), (3, "minou")])
+def test_spellings_of_one_token(tmp_path: Path, weight: int, expected: str) -> None:
+    """The most probable entry counts; of equally probable ones, the first."""
+    rows = f"Cat\tchat\t2\nCAT\tminou\t{weight}\ncat\tmatou\t1\n"
+    assert Lexicon.load(write(tmp_path, rows), create_tokenizer(TokenizerSettings("english"))).find("cat") == expected
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [

@@ -5,6 +5,7 @@ import hashlib
 import json
 import logging
 import random
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -157,6 +158,35 @@ def test_counts_are_reduced_in_proportion(monkeypatch: pytest.MonkeyPatch) -> No
     assert training.scale_counts(counts) == {" ab": 2, "c": 4}
     monkeypatch.setattr(training, "_MAX_TRAINING_CHARACTERS", 2000)  # of 6000
     assert len(SubwordTokenizer.train(TEXTS, SIZE, "bpe").tokens) == SIZE - 4
+
+
+@pytest.mark.parametrize("longest", [1, 3, 500])
+def test_segments_of_words(longest: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs of letters as often as they occur, with a space only where a word starts, in pieces of limited length."""
+    monkeypatch.setattr(training, "_MAX_SEGMENT", longest)
+    texts = ["".join(random.Random(seed).choices("ab <\t", k=seed)) for seed in range(40)]
+    expected: Counter[str] = Counter()
+    for word in (word for text in texts for word in text.split(" ")):
+        for run in re.finditer("[ab]+", word):
+            segment = run[0] if run.start() else f" {run[0]}"
+            expected.update(segment[start : start + longest] for start in range(0, len(segment), longest))
+    assert training._count_segments(training.count_words(texts)) == expected
+
+
+def test_records_of_training() -> None:
+    """Every segment occurs as often as it was counted; a frequent word is once before another, once at the end."""
+    for seed in range(40):
+        rng = random.Random(seed)
+        words = {rng.choice(["", " "]) + "".join(rng.choices("abc", k=2)): rng.randint(1, 4) for _ in range(seed % 9)}
+        seen: Counter[str] = Counter()
+        last: Counter[str] = Counter()
+        for record in training._records(words):
+            text, _, count = record.partition("\t")
+            pieces = re.findall(r" ?[^ ]+", text)
+            seen.update(pieces * int(count))
+            last.update(pieces[1:])
+        assert seen == words
+        assert last == {word: 1 for word, count in words.items() if count > 1 and word.startswith(" ")}
 
 
 def test_the_cache_is_bounded(tokenizer: SubwordTokenizer, monkeypatch: pytest.MonkeyPatch) -> None:

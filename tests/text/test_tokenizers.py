@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seq2seq_chat.text.tokenizers import Tokenizer, TokenizerName, TokenizerSettings, create_tokenizer, train_tokenizer
-from seq2seq_chat.text.tokenizers.english import ThesisTokenizer, clean, clean_block, clean_lines
+from seq2seq_chat.text.tokenizers.english import ThesisTokenizer, clean, clean_block, clean_lines, words_with_marks
 
 TEXTS = st.one_of(
     st.text(st.characters(exclude_categories=())),
@@ -155,6 +155,13 @@ def test_clean_lines_and_blocks(texts: list[str]) -> None:
     assert clean_lines(texts) == [cleaned(text) for text in texts] == [clean(text) for text in texts]
     lines = [text.replace("\n", " ").encode(errors="ignore") for text in texts] or [b""]
     assert clean_block(b"\n".join(lines)) == b"\n".join(cleaned(line.decode()).encode() for line in lines)
+
+
+def test_words_that_lose_marks_are_whole_and_named_once() -> None:
+    texts = ["I don't, and don't know", "It’s naïve at a cafe\u0301 😂❤", "we're Zoë", "hers' 😂 ☺"]
+    words = {"apostrophes": ["don't", "It’s", "we're"], "accents": ["naïve", "cafe\u0301", "Zoë"], "emoji": [*"😂❤☺"]}
+    for count in (1, 2, 9):
+        assert words_with_marks(texts, count) == {name: some[:count] for name, some in words.items()}
 
 
 @given(st.lists(TEXTS, max_size=5))

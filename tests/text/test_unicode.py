@@ -1,6 +1,7 @@
 """What is a token in which language. All expected tokens are written by hand."""
 
 import pickle
+import random
 import unicodedata
 
 import pytest
@@ -110,6 +111,32 @@ def test_decode(tokens: str, text: str) -> None:
     assert TOKENIZER.decode(tokens.split()) == text
 
 
+PAIRS = ["„“", "“”", "«»", "»«", "‹›", '""']
+
+
+def quotation(rng: random.Random, ends: str, depth: int) -> tuple[list[str], str]:
+    """The tokens of words and quotations in each other, and how they are written; ends: what closes the outer ones."""
+    tokens, text = [], ""
+    for _ in range(rng.randint(1, 3)):
+        opening, closing = rng.choice(PAIRS)
+        if depth < 4 and opening not in ends and rng.random() < 0.6:
+            inner = quotation(rng, ends + {"„": "“”", "»": "«»"}.get(opening, closing), depth + 1)
+            tokens += [opening, *inner[0], closing]
+            text += f" {opening}{inner[1]}{closing}"
+        else:
+            tokens.append("a")
+            text += " a"
+    return tokens, text[1:]
+
+
+def test_quotations_are_a_matching_of_marks() -> None:
+    """A mark ends the innermost quotation that it can end, and with it those inside that have no end."""
+    for seed in range(300):
+        tokens, text = quotation(random.Random(seed), "", 0)
+        assert TOKENIZER.decode(tokens) == text
+    assert TOKENIZER.decode(list('„a"b“c"d“e”f')) == '„a "b“ c "d “e” f'
+
+
 @pytest.mark.parametrize(("text", "tokens"), SCRIPTS.values(), ids=list(SCRIPTS))
 def test_scripts(text: str, tokens: str) -> None:
     assert TOKENIZER.encode(text) == tokens.split()
@@ -125,6 +152,7 @@ def test_encode(text: str, tokens: str) -> None:
 def test_lowercase() -> None:
     assert LOWERCASE.encode("HTTP://T.CO/X, OK") == LOWERCASE.encode_lines(["HTTP://T.CO/X, OK"])[0].split()
     assert LOWERCASE.encode("HTTP://T.CO/X, OK") == ["http://t.co/x", ",", "ok"]
+    assert LOWERCASE.encode_lines(["Www.A.org!", "OK"]) == ["www.a.org !", "ok"]
     assert LOWERCASE.encode("ÄRGER, Σοφός ΟΔΟΣ. İ Ⅻ") == ["ärger", ",", "σοφός", "οδος", ".", "i̇", "ⅻ"]
     assert LOWERCASE.lowercase and not TOKENIZER.lowercase
 

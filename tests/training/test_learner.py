@@ -16,10 +16,11 @@ from hypothesis import strategies as st
 from seq2seq_chat.checks.check_context import CheckContext
 from seq2seq_chat.checks.invariants import check_data
 from seq2seq_chat.config import Config, parse_config
+from seq2seq_chat.data.batches import Batches
 from seq2seq_chat.data.build_codecs import build_codecs
 from seq2seq_chat.data.corpus_file import CorpusError
 from seq2seq_chat.data.dataset import Dataset, open_training_corpus
-from seq2seq_chat.training.learner import BatchSampler, GraphBuilder
+from seq2seq_chat.training.learner import BatchSampler, GraphBuilder, ShuffledBatches
 from tests.conftest import Cli
 from tests.training.test_step import configuration, make_step, random_batch
 
@@ -130,6 +131,27 @@ def test_by_hand(tmp_path: Path) -> None:
 
     measured = check_data(CheckContext(config, tmp_path), lambda text: None)
     assert "3 samples" in measured.detail
+
+
+def test_another_batch_size_starts_another_order(tmp_path: Path) -> None:
+    """At the step at which training is resumed, and it goes on when it is resumed again."""
+    train = write(tmp_path / "train.tsv", [(f"a{number}", "b") for number in range(30)])
+    corpus, _ = open_corpus(parse_config(settings(train), "test"))
+
+    def batches(size: int) -> ShuffledBatches:
+        return ShuffledBatches(Batches(corpus, [(4, 4)], size=size, reverse=False), size, seed=3)
+
+    def sources(batches: ShuffledBatches, steps: range) -> list[list[int]]:
+        return [batches.batch(step).source[:, 0].tolist() for step in steps]
+
+    original, changed, resumed, new = batches(5), batches(7), batches(7), batches(7)
+    assert original.resume_at(20, original.state)
+    assert sources(original, range(20, 40)) == sources(batches(5), range(20, 40))
+    assert not changed.resume_at(20, original.state)
+    assert resumed.resume_at(33, changed.state)
+    assert sources(changed, range(20, 40)) == sources(resumed, range(20, 40)) == sources(new, range(20))
+    epoch = [word for batch in sources(changed, range(20, 25)) for word in batch if word]
+    assert len(epoch) == len(set(epoch)) == 30
 
 
 def test_nothing_to_leave_out_and_nothing_left(tmp_path: Path) -> None:

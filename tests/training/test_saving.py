@@ -21,7 +21,7 @@ from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.training import saving
 from seq2seq_chat.training.experiment import Session, _record_start
 from seq2seq_chat.training.learner import build_learner, training_batches
-from seq2seq_chat.training.saving import BackgroundWriter
+from seq2seq_chat.training.saving import BackgroundWriter, Saver
 from tests.conftest import Cli, edit_config
 
 
@@ -239,6 +239,22 @@ with Run({str(run_copy)!r}).lock():
     assert result.status == 0
     assert f"process {holder['pid']} on {holder['host']} since {holder['since']} exited without" in result.out
     assert (run_copy / "lock").read_text(encoding="utf-8") == ""
+
+
+def test_old_checkpoints_are_deleted_but_never_the_newest_valid_ones(tmp_path: Path) -> None:
+    """Those of steps 30 and 40 were damaged, so training resumed at 20; until it gets there, they do not count."""
+    run, learner = Run(tmp_path), MagicMock(variables=[tf.Variable([1.0], name="w")], loss_scale_variables=[])
+    learner.sampler_state = {}
+    (tmp_path / "config.json").touch()
+    (tmp_path / "checkpoints").mkdir()
+    for step in (10, 20, 30, 40):
+        run.checkpoint_path(step).touch()
+    saver = Saver(run, learner, {}, keep=2)
+    left = {25: [20, 25, 30, 40], 30: [25, 30, 40], 35: [30, 35, 40], 40: [35, 40], 45: [40, 45]}
+    for learner.step, expected in left.items():
+        saver.save_checkpoint({})
+        saver.finish()
+        assert [step for step, _ in run.checkpoints()] == expected
 
 
 # another batch size

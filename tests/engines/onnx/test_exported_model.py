@@ -23,9 +23,11 @@ from seq2seq_chat.config import Decoding
 from seq2seq_chat.engines.onnx.manifest import write_manifest
 from seq2seq_chat.export.onnx import export_onnx
 from seq2seq_chat.runs.run import Run
+from seq2seq_chat.search.engine import ALL_PROBABILITY, ALL_WORDS, BlockRequest, WordDistribution
 from tests.conftest import CommandResult
 from tests.engines.onnx.conftest import TEXTS, compare_replies
 from tests.random_runs import random_language_run
+from tests.reference_model import Reference
 
 TEXT = "the cat sat on the mat.\n\nthe dog saw it? Groß und süß!"
 PROMPTS = ("the cat", "", "a long prompt\nwith ☃ unknown characters")
@@ -81,6 +83,24 @@ def test_texts_and_probabilities(generators: list[Generator], settings: dict[str
             for one, other in zip(tokens, expected, strict=True):
                 assert one.probability == pytest.approx(other.probability, rel=1e-4, abs=1e-7)
                 assert [a.text for a in one.alternatives] == [a.text for a in other.alternatives]
+
+
+@pytest.mark.parametrize("number", [0, 1], ids=["tensorflow", "onnx"])
+def test_explained_tokens_have_the_probabilities_of_numpy(generators: list[Generator], number: int) -> None:
+    """Of the sampled token and of the most probable ones, among those that may be written."""
+    engine, reference = generators[number].engine, Reference(generators[0].engine.model)  # type: ignore[attr-defined]
+    uniform = np.random.default_rng(1).random([2, 20])
+    first, forbidden = np.array([5, 6], np.int32), (0, 1, 3)
+    flat = WordDistribution(5.0, ALL_WORDS, ALL_PROBABILITY)
+    block, _ = engine.sample_block(engine.start(2), BlockRequest(first, uniform, flat, forbidden, True))
+    for row in range(2):
+        logits = reference.text_logits([int(first[row]), *block.ids[row, :-1].tolist()])
+        logits[:, forbidden] = -np.inf
+        expected = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+        words = np.concatenate([block.most_probable[row], block.ids[row][:, np.newaxis]], axis=1)
+        np.testing.assert_allclose(block.probabilities[row], np.take_along_axis(expected, words, axis=1), rtol=2e-3)
+        np.testing.assert_array_equal(words[:, :5], np.argsort(-logits, axis=1)[:, :5])
+    assert len(set(block.ids.ravel().tolist())) > 3
 
 
 def test_scores_of_texts(generators: list[Generator]) -> None:

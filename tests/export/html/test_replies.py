@@ -22,6 +22,7 @@ from seq2seq_chat.runs.find import find_run
 from seq2seq_chat.search.engine import WordDistribution, run_search
 from seq2seq_chat.search.methods import SearchSize, sequential_search
 from seq2seq_chat.text.codec import Codecs
+from seq2seq_chat.text.vocabulary import EOS, GO, PAD, UNKNOWN
 from tests.export.html.conftest import Evaluate, encode_model, round_weights
 from tests.random_runs import make_codec, random_model, small_config
 from tests.random_weights import randomize
@@ -107,6 +108,23 @@ def test_logit_rules_and_diverse_beams(javascript: Evaluate) -> None:
     assert compare(javascript, untrained(config, codecs), config, texts, SEARCHES) > 100
 
 
+@pytest.mark.parametrize("width", [1, 2, 3])
+def test_a_length_penalty_of_a_page_ranks_all_words_of_a_step(javascript: Evaluate, width: int) -> None:
+    """The end marker, which is no word of the length, may rank lower than less probable words, which must be known."""
+    logits = 2 * np.random.default_rng(4).normal(size=[100, 9]).astype(np.float32)
+    logits[:, [PAD, GO, UNKNOWN]] = -30
+    scores = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
+    ranks = scores / ((5 + (np.arange(9) != EOS)) / 6) ** 1.5
+    search = """return Promise.all(input.logits.map(async (row) => {
+      const model = { start: () => ({}), step: () => ({ logits: [Float32Array.from(row)], states: [null] }) };
+      const found = await modules.beam.beamSearch(model, [], input.settings, { steps: 1, pause });
+      return found.map(({ words }) => words[0]);
+    }));"""
+    settings = Decoding(method="beam", beam_width=width, n_best=width, length_penalty=1.5).model_dump(mode="json")
+    output = javascript(search, {"logits": logits.tolist(), "settings": settings})
+    assert output == np.argsort(-ranks, axis=1)[:, :width].tolist()
+
+
 def test_two_vocabularies(javascript: Evaluate) -> None:
     source = make_codec("unicode", ["Où", "est", "le", "chat", "?", "Je", "l'aime", "."])
     target = make_codec("english", ["where", "is", "the", "cat", "?", "i", "like", "it", "."])
@@ -142,6 +160,16 @@ def test_sampling_with_the_same_random_numbers(javascript: Evaluate, limits: dic
     np.testing.assert_allclose([row["probabilities"] for row in output], probabilities, atol=1e-6)
     for row, p, u in zip(output, probabilities, uniform, strict=True):
         assert row["word"] == np.searchsorted(np.cumsum(p), u * p.sum(), side="right")
+
+
+@pytest.mark.parametrize("words", [1, 2, 8, 64])
+def test_a_nucleus_of_a_page_at_its_boundary(javascript: Evaluate, words: int) -> None:
+    """Of equally probable words, whose shares are exact, the fewest that add up to at least top_p."""
+    kept = sorted({1, words // 2 or 1, words})
+    sample = """return input.limits.map((top_p) => [...modules.sequential.truncatedSoftmax(
+      new Float32Array(input.words), { temperature: 1, top_k: null, top_p })]);"""
+    output = javascript(sample, {"words": words, "limits": [count / words for count in kept]})
+    np.testing.assert_allclose(output, [[1 / count] * count + [0] * (words - count) for count in kept], rtol=1e-6)
 
 
 def test_sampled_replies_with_the_same_random_numbers(javascript: Evaluate) -> None:
