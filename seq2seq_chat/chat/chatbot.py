@@ -33,6 +33,7 @@ from seq2seq_chat.chat.watched_search import WatchedSearch
 from seq2seq_chat.config import Config, Decoding, override_decoding
 from seq2seq_chat.data.dataset import Dataset, fit_source
 from seq2seq_chat.engines import ReplyEngine
+from seq2seq_chat.engines.scorer import StepScorer
 from seq2seq_chat.runs.find import find_run
 from seq2seq_chat.runs.run import Run, RunError
 from seq2seq_chat.search.batches import ReplySearch, Seeds
@@ -265,13 +266,25 @@ class Chatbot:
 
     def log_probabilities(self, sources: Sequence[list[str]], targets: Sequence[list[str]]) -> np.ndarray:
         """log P(target | source) of pairs of tokens in nats, with the end marker: [n]."""
-        source, source_lengths = self._source_ids(sources)
-        target, lengths = np.zeros([len(targets), self.engine.scorer.target_steps], np.int32), []
+        return self.engine.scorer.log_probabilities(*self._source_ids(sources), *self._target_ids(targets))
+
+    def token_log_probabilities(
+        self, sources: Sequence[list[str]], targets: Sequence[list[str]]
+    ) -> list[npt.NDArray[np.float32]]:
+        """The log-probability of each token of targets and of their end markers, given those before it, in nats."""
+        target, lengths = self._target_ids(targets)
+        scorer = StepScorer(self.engine.steps, self.config.model.encoder_steps, self.config.model.decoder_steps)
+        words = scorer.words(*self._source_ids(sources), target, lengths)
+        return [row[:length] for row, length in zip(words, lengths, strict=True)]
+
+    def _target_ids(self, targets: Sequence[list[str]]) -> tuple[np.ndarray, np.ndarray]:
+        """Ids with end markers, int32 [n, target steps], and lengths int32 [n]; further tokens are cut."""
+        target, lengths = np.zeros([len(targets), self.config.model.decoder_steps], np.int32), []
         for row, words in zip(target, targets, strict=True):
             ids = [*self.codecs.target.vocabulary.ids(words), EOS][: len(row)]
             row[: len(ids)] = ids
             lengths.append(len(ids))
-        return self.engine.scorer.log_probabilities(source, source_lengths, target, np.array(lengths, np.int32))
+        return target, np.array(lengths, np.int32)
 
     def backward_bot(self, decoding: Decoding) -> Chatbot:
         """The model of ``decoding.backward_run``. Raises UserError if the run is missing or not trained for it."""

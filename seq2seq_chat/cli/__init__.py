@@ -18,6 +18,7 @@ from seq2seq_chat.cli.experiments import experiments
 from seq2seq_chat.cli.export import average, export
 from seq2seq_chat.cli.options import run_command
 from seq2seq_chat.cli.prepare import prepare
+from seq2seq_chat.cli.score import score
 from seq2seq_chat.cli.serve import serve
 from seq2seq_chat.cli.train import train
 from seq2seq_chat.system.versions import describe_installation
@@ -68,5 +69,19 @@ def schema(output_format: Literal["json", "markdown"], output: str | None) -> No
         write_atomically(output, text)
 
 
-for verb in (average, chat, check, evaluate, experiments, export, generate, prepare, report, schema, serve, train):
+for verb in (
+    average,
+    chat,
+    check,
+    evaluate,
+    experiments,
+    export,
+    generate,
+    prepare,
+    report,
+    schema,
+    score,
+    serve,
+    train,
+):
     commands.add_command(verb)

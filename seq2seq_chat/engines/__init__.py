@@ -11,7 +11,7 @@ from seq2seq_chat.config import Decoding
 from seq2seq_chat.data.batches import Bucket
 from seq2seq_chat.data.dataset import Dataset
 from seq2seq_chat.search.batches import ReplySearch
-from seq2seq_chat.search.engine import Block, BlockRequest, SampleScores
+from seq2seq_chat.search.engine import Block, BlockRequest, Engine, SampleScores
 
 MAX_LOGITS = 30e6  # tokens times vocabulary size: bounds the memory of the full softmax
 
@@ -38,6 +38,10 @@ class ExactScorer(Protocol):
 
 class ReplyEngine(Protocol):
     """A model of conversations or translations, as a chatbot uses it."""
+
+    @property
+    def steps(self) -> Engine:
+        """Computes the steps of searches."""
 
     @property
     def scorer(self) -> ExactScorer:
