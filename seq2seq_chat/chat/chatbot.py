@@ -34,7 +34,7 @@ from seq2seq_chat.config import Config, Decoding, override_decoding
 from seq2seq_chat.data.dataset import Dataset, fit_source
 from seq2seq_chat.engines import ReplyEngine
 from seq2seq_chat.engines.scorer import StepScorer
-from seq2seq_chat.runs.find import find_run
+from seq2seq_chat.runs.find import RunSnapshot, find_run
 from seq2seq_chat.runs.run import Run, RunError
 from seq2seq_chat.search.batches import ReplySearch, Seeds
 from seq2seq_chat.search.engine import NEG_INF, Hypotheses, OnStep
@@ -78,11 +78,12 @@ class Chatbot:
         snapshot: str | None = None,
         engine: EngineOptions = AUTO,
         decoding: Decoding | None = None,
+        others: Sequence[RunSnapshot] = (),
     ) -> Self:
         """The chatbot of a run or an exported model; see :func:`load_engine` for arguments and errors raised."""
         if cls.TASK not in (None, run.config.task):
             raise RunError(f"run {run.name} is no {cls.TASK}: its task is {run.config.task}")
-        loaded = load_engine(run, snapshot, engine, decoding)
+        loaded = load_engine(run, snapshot, engine, decoding, others)
         chatbot = cls(loaded.engine, loaded.codecs, run.config, loaded.step, run.results)
         chatbot.warnings, chatbot._engine_options = loaded.warnings, engine
         return chatbot

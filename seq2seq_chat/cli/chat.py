@@ -14,6 +14,7 @@ from seq2seq_chat.cli.options import (
     results_option,
     run_argument,
     snapshot_option,
+    with_option,
 )
 from seq2seq_chat.system.errors import UserError
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 @click.option("--beam-width", type=click.IntRange(1, 1000), metavar="N", help="Beam search with N hypotheses.")
 @click.option("--n-best", type=click.IntRange(1, 1000), metavar="N", help="Show the N best replies with their scores.")
 @click.option("--tokens", is_flag=True, help="Show the tokens of replies, separated by spaces, instead of the text.")
+@with_option
 @snapshot_option
 @decoding_option
 @engine_options
@@ -38,6 +40,7 @@ def chat(
     beam_width: int | None,
     n_best: int | None,
     tokens: bool,
+    others: tuple[str, ...],
     snapshot: str | None,
     overrides: tuple[str, ...],
     engine: EngineName,
@@ -50,7 +53,7 @@ def chat(
     lines `score<TAB>reply` and an empty line). Line breaks and control characters in replies become spaces.
     """
     from seq2seq_chat.config import set_decoding
-    from seq2seq_chat.runs.find import find_run
+    from seq2seq_chat.runs.find import find_run, find_snapshot
 
     if sys.stdin is None:  # started with <&-
         raise UserError("stdin is closed; connect it to a terminal, or to a file or pipe with one utterance per line")
@@ -64,7 +67,8 @@ def chat(
     from seq2seq_chat.chat.load import EngineOptions
     from seq2seq_chat.cli.conversation import ReplyFormat, answer_lines, converse
 
-    bot = Chatbot.load(run, snapshot, EngineOptions(engine, quantize), decoding)
+    members = [find_snapshot(name, results) for name in others]
+    bot = Chatbot.load(run, snapshot, EngineOptions(engine, quantize), decoding, members)
     bot.reader(decoding)  # a lexicon that cannot be read is reported before the first utterance
     reply_format = ReplyFormat(scores=n_best is not None, tokens=tokens)
     if sys.stdin.isatty():

@@ -23,6 +23,7 @@ from seq2seq_chat.cli.options import (
     run_argument,
     sent2vec_option,
     snapshot_option,
+    with_option,
 )
 from seq2seq_chat.system.errors import explain_missing_packages
 from seq2seq_chat.system.signals import explain_interrupt
@@ -33,6 +34,7 @@ CONTINUE = "run the same command again to continue; finished replies are kept"
 @click.command()
 @run_argument
 @data_option
+@with_option
 @snapshot_option
 @limit_option
 @click.option(
@@ -61,6 +63,7 @@ CONTINUE = "run the same command again to continue; finished replies are kept"
 def evaluate(
     run_name: str,
     data: str | None,
+    others: tuple[str, ...],
     snapshot: str | None,
     limit: int | None,
     beam_width: int | None,
@@ -86,7 +89,9 @@ def evaluate(
     check_json_file(json_file)
     ensure_readable(data, *references)
     if run.config.task == "language_model":
-        ensure_unused(run.name, "limit", "beam_width", "overrides", "references", "baseline", "sent2vec", "output")
+        ensure_unused(
+            run.name, "limit", "beam_width", "overrides", "references", "baseline", "sent2vec", "output", "others"
+        )
         load_tensorflow_for(run)
         from seq2seq_chat.report.evaluate import evaluate_language_model, format_language_model_metrics
 
@@ -96,6 +101,7 @@ def evaluate(
     if beam_width is not None:
         overrides = (*overrides, "decoding.method=beam", f"decoding.beam_width={beam_width}")
     other = find_snapshot(baseline, results) if baseline is not None else None
+    members = [find_snapshot(name, results) for name in others]
     load_tensorflow_for(run, *([other.run] if other is not None else []))
     with explain_missing_packages("evaluate"):
         from seq2seq_chat.report import evaluate as evaluation
@@ -112,6 +118,7 @@ def evaluate(
             folder=output,
             references=references,
             baseline=other,
+            members=members,
         )
     _print(metrics, format_metrics(metrics), json_file)
 
@@ -121,7 +128,8 @@ def _print(metrics: dict[str, Any], table: str, json_file: str | None) -> None:
     from seq2seq_chat.runs.json_lines import finite_or_null
     from seq2seq_chat.system.files import write_atomically
 
-    click.echo(f"{metrics['run']}, {metrics['snapshot']} (step {metrics['step']:,}), on {metrics['data']}")
+    run = ", with ".join([metrics["run"], *metrics.get("with", [])])
+    click.echo(f"{run}, {metrics['snapshot']} (step {metrics['step']:,}), on {metrics['data']}")
     click.echo(table)
     if json_file:
         write_atomically(json_file, json.dumps(finite_or_null(metrics), indent=2, ensure_ascii=False) + "\n")

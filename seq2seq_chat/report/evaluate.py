@@ -51,6 +51,7 @@ def evaluate(
     folder: str | Path | None = None,
     references: Sequence[str | Path] = (),
     baseline: RunSnapshot | None = None,
+    members: Sequence[RunSnapshot] = (),
 ) -> dict[str, Any]:
     """Evaluate one snapshot of a run; see :func:`compute_all_metrics`. An interrupted evaluation is resumed.
 
@@ -64,6 +65,7 @@ def evaluate(
         folder: where to keep the predictions; None for the run's own folder.
         references: files of further references, with a line for each sample of the corpus.
         baseline: a run to compare the scores with, evaluated on the same samples.
+        members: further members of an ensemble, whose probabilities are averaged.
 
     Raises:
         UserError: There is no corpus to evaluate on, or the run cannot be loaded; an override is not valid; a file of
@@ -81,7 +83,7 @@ def evaluate(
         ensure_comparable(run, corpus_file, baseline.run, baseline_corpus, limit)
     further = read_references(references, corpus_file, run.codecs, run.config.data, limit)
     warn_of_edits(corpus_paths(corpus_file))
-    loaded = LoadedRun(run, snapshot)
+    loaded = LoadedRun(run, snapshot, members)
     if sent2vec is not None:
         Sent2Vec.load(sent2vec)  # the same
     predictions = predict(loaded, corpus_file, output, limit=limit, decoding=decodings[0])
@@ -104,6 +106,7 @@ def evaluate(
         comparison["decoding"] = searches[1]
     return {
         "run": run.name,
+        "with": list(map(str, members)),
         "task": run.config.task,
         "snapshot": snapshot or "latest",
         "step": loaded.step,

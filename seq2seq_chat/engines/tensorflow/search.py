@@ -250,6 +250,8 @@ class TensorFlowSteps:
             probabilities = truncated_softmax(inputs["temperature"], inputs["top_k"], inputs["top_p"])
             chosen = sample_words(probabilities(allowed_logits(output)), inputs["uniform"])[:, tf.newaxis]
             log_probabilities = tf.gather(logits, chosen, batch_dims=1) - normalizer[:, tf.newaxis]
+        elif not variant.k:
+            chosen, log_probabilities = tf.range(logits.shape[1])[tf.newaxis], logits - normalizer[:, tf.newaxis]
         else:
             log_probabilities, chosen = top_k_words(output, variant.k)
         results = [chosen, log_probabilities, attention]
