@@ -36,9 +36,9 @@ from seq2seq_chat.engines import ReplyEngine
 from seq2seq_chat.engines.scorer import StepScorer
 from seq2seq_chat.runs.find import RunSnapshot, find_run
 from seq2seq_chat.runs.run import Run, RunError
-from seq2seq_chat.search.batches import ReplySearch, Seeds
+from seq2seq_chat.search.batches import Prefixes, ReplySearch, Seeds
 from seq2seq_chat.search.engine import NEG_INF, Hypotheses, OnStep
-from seq2seq_chat.system.errors import UserError
+from seq2seq_chat.system.errors import UserError, cut
 from seq2seq_chat.text.codec import Codecs, convert_tokens
 from seq2seq_chat.text.vocabulary import EOS, SPECIAL_WORDS, TURN
 
@@ -94,9 +94,11 @@ class Chatbot:
         readable = READABLE.get(self.codecs.source.tokenizer.name)
         return f"This model reads only {readable}" if readable else "There is nothing to read in this text"
 
-    def reply(self, text: str, decoding: Decoding | None = None, history: Sequence[str] = ()) -> Reply:
+    def reply(
+        self, text: str, decoding: Decoding | None = None, history: Sequence[str] = (), prefix: str = ""
+    ) -> Reply:
         """Reply to one utterance; see :meth:`replies`."""
-        return self.replies([text], decoding, [history])[0]
+        return self.replies([text], decoding, [history], prefixes=[prefix] if prefix else ())[0]
 
     def replies(
         self,
@@ -105,6 +107,7 @@ class Chatbot:
         histories: Sequence[Sequence[str]] | None = None,
         seeds: Sequence[int] | None = None,
         on_step: OnTexts | None = None,
+        prefixes: Sequence[str] = (),
     ) -> list[Reply]:
         """Reply to several independent utterances at once.
 
@@ -116,13 +119,16 @@ class Chatbot:
             seeds: of sampling, one for each; that of the settings if None.
             on_step: called with the replies so far after each step of the search; the search ends early if it returns
                 False.
+            prefixes: what each reply starts with, in whole tokens; none if there are none.
 
         Raises:
-            UserError: the run for reranking is missing or was not trained for it, or the lexicon cannot be read.
+            UserError: a prefix is too long, or the model does not know all of its tokens; the run for reranking is
+                missing or was not trained for it, or the lexicon cannot be read.
         """
         start = time.perf_counter()
         decoding = decoding or self.config.decoding
         reader = self.reader(decoding)
+        starts = [self.codecs.target.vocabulary.ids(self.prefix_tokens(prefix)) for prefix in prefixes]
         steps = self.config.model.encoder_steps
         utterances = [self.codecs.source.tokenizer.encode(text) for text in texts]
         sources = [
@@ -136,7 +142,8 @@ class Chatbot:
             chosen = decoding.seed if seeds is None else [seeds[row] for row in readable]
             report = on_step and self._report(on_step, readable, len(texts))
             targets = [utterances[row] for row in readable]
-            hypotheses = self.search_and_rerank(ids, lengths, decoding, targets, chosen, report)
+            forced = [starts[row] for row in readable] if starts else ()
+            hypotheses = self.search_and_rerank(ids, lengths, decoding, targets, chosen, report, forced)
             results = {row: hypotheses.at(n) for n, row in enumerate(readable)}
         seconds = time.perf_counter() - start
         replies = []
@@ -163,19 +170,34 @@ class Chatbot:
         return report
 
     def watch(
-        self, text: str, decoding: Decoding, history: Sequence[str] = (), prefix: Sequence[str] = ()
+        self, text: str, decoding: Decoding, history: Sequence[str] = (), prefix: str | Sequence[str] = ()
     ) -> WatchedSearch:
         """The search for a reply to an utterance, step by step; see :class:`WatchedSearch`.
 
+        Args:
+            prefix: What the reply starts with: a text, or tokens.
+
         Raises:
-            LexiconError: The lexicon cannot be read.
+            UserError: The lexicon cannot be read, or no reply can start with the text of the prefix.
         """
+        tokens = self.prefix_tokens(prefix) if isinstance(prefix, str) else prefix
         words = self.codecs.source.tokenizer.encode(text)
         source = self._with_history(words, history)[-self.config.model.encoder_steps :] if words else []
         ids, length = self._source_ids([source])
         return WatchedSearch(
-            self.engine, ids, length, SourceText(source, text), self.reader(decoding), decoding, prefix
+            self.engine, ids, length, SourceText(source, text), self.reader(decoding), decoding, tokens
         )
+
+    def prefix_tokens(self, text: str) -> list[str]:
+        """The tokens of a text that a reply starts with. Raises UserError if no reply can start with it."""
+        codec, limit = self.codecs.target, self.config.model.decoder_steps - 1
+        tokens = codec.tokenizer.encode(text)
+        unknown = [token for token in dict.fromkeys(tokens) if token not in codec.vocabulary]
+        if unknown or (text.strip() and not tokens):
+            raise UserError(f"the model does not write {cut(', '.join(unknown) or text)}, which the prefix has")
+        if len(tokens) > limit:
+            raise UserError(f"the prefix has {len(tokens)} tokens, but a reply has at most {limit}; shorten it")
+        return tokens
 
     def _unknown_share(self, words: list[str]) -> float:
         """Share of unknown tokens among those with letters; 0 for a name or two in letters that the vocabulary has."""
@@ -212,6 +234,7 @@ class Chatbot:
         utterances: list[list[str]],
         seeds: Seeds | None = None,
         on_step: OnStep | None = None,
+        prefixes: Prefixes = (),
     ) -> Hypotheses:
         """Search for replies to encoded sources, and rerank them by mutual information if configured.
 
@@ -230,12 +253,12 @@ class Chatbot:
             lengths: int32 [n].
             decoding: The settings.
             utterances: The tokens of the sources.
-            seeds, on_step: See :func:`seq2seq_chat.search.batches.search_in_batches`.
+            seeds, on_step, prefixes: See :func:`seq2seq_chat.search.batches.search_in_batches`.
         """
         if decoding.rerank == "none":
-            return self.search(decoding)(source, lengths, seeds, on_step)
+            return self.search(decoding)(source, lengths, seeds, on_step, prefixes)
         search = self.search(decoding.model_copy(update={"n_best": decoding.beam_width}))
-        hypotheses, weight = search(source, lengths, on_step=on_step), decoding.rerank_weight
+        hypotheses, weight = search(source, lengths, None, on_step, prefixes), decoding.rerank_weight
         if decoding.rerank == "anti_language_model":
             ranks = hypotheses.scores - weight * self._prefix_scores(hypotheses, decoding.rerank_prefix_length)
         else:

@@ -30,6 +30,11 @@ if TYPE_CHECKING:
 @click.option("--beam-width", type=click.IntRange(1, 1000), metavar="N", help="Beam search with N hypotheses.")
 @click.option("--n-best", type=click.IntRange(1, 1000), metavar="N", help="Show the N best replies with their scores.")
 @click.option("--tokens", is_flag=True, help="Show the tokens of replies, separated by spaces, instead of the text.")
+@click.option(
+    "--prefix",
+    metavar="TEXT",
+    help="What replies start with, in whole tokens; - reads it with each line, as prefix<TAB>utterance.",
+)
 @with_option
 @snapshot_option
 @decoding_option
@@ -40,6 +45,7 @@ def chat(
     beam_width: int | None,
     n_best: int | None,
     tokens: bool,
+    prefix: str | None,
     others: tuple[str, ...],
     snapshot: str | None,
     overrides: tuple[str, ...],
@@ -70,11 +76,14 @@ def chat(
     members = [find_snapshot(name, results) for name in others]
     bot = Chatbot.load(run, snapshot, EngineOptions(engine, quantize), decoding, members)
     bot.reader(decoding)  # a lexicon that cannot be read is reported before the first utterance
+    if prefix == "-" and sys.stdin.isatty():
+        raise UserError("--prefix - needs lines of prefix<TAB>utterance on stdin; in a terminal, write --prefix TEXT")
+    bot.prefix_tokens("" if prefix in (None, "-") else prefix)
     reply_format = ReplyFormat(scores=n_best is not None, tokens=tokens)
     if sys.stdin.isatty():
-        converse(bot, decoding, reply_format)
+        converse(bot, decoding, reply_format, prefix or "")
     else:
-        answer_lines(bot, decoding, reply_format, cast("BufferedReader", sys.stdin.buffer), sys.stdout)
+        answer_lines(bot, decoding, reply_format, cast("BufferedReader", sys.stdin.buffer), sys.stdout, prefix)
 
 
 def _override(decoding: Decoding, beam_width: int | None, n_best: int | None) -> Decoding:

@@ -23,8 +23,11 @@ from seq2seq_chat.search.records import Recorder, SearchStep
 MAX_ROWS = 640  # hypotheses decoded together: bounds the memory of the logits, [rows, vocabulary]
 
 Seeds = int | Sequence[int] | npt.NDArray[np.int64]
-SearchBatch = Callable[[np.ndarray, np.ndarray, np.ndarray, OnHypotheses | None], Hypotheses]
-"""(source: ids [batch, source steps], lengths: [batch], random numbers: [batch, n, steps], on_step) → hypotheses."""
+Prefixes = Sequence[Sequence[int]]
+"""Ids of the words that the reply to each utterance starts with; no sequence if none starts with any."""
+SearchBatch = Callable[[np.ndarray, np.ndarray, np.ndarray, OnHypotheses | None, Prefixes], Hypotheses]
+"""(source: ids [batch, source steps], lengths: [batch], random numbers: [batch, n, steps], on_step, prefixes) →
+hypotheses."""
 
 
 WholeSearch = Callable[[np.ndarray, np.ndarray, Seeds | None], Hypotheses]
@@ -49,12 +52,17 @@ class ReplySearch:
         self._graph = graph
 
     def __call__(
-        self, source: np.ndarray, lengths: np.ndarray, seed: Seeds | None = None, on_step: OnStep | None = None
+        self,
+        source: np.ndarray,
+        lengths: np.ndarray,
+        seed: Seeds | None = None,
+        on_step: OnStep | None = None,
+        prefixes: Prefixes = (),
     ) -> Hypotheses:
         """Search for replies to encoded utterances; see :func:`search_in_batches`."""
-        if self._graph is not None and on_step is None:
+        if self._graph is not None and on_step is None and not prefixes:
             return self._graph(source, lengths, seed)
-        return search_in_batches(self._search, self._decoding, self._steps, source, lengths, seed, on_step)
+        return search_in_batches(self._search, self._decoding, self._steps, source, lengths, seed, on_step, prefixes)
 
     def watch(self, source: np.ndarray, length: np.ndarray, prefix: Sequence[int] = ()) -> Iterator[SearchStep]:
         """Yield the steps of the beam search for one utterance.
@@ -72,14 +80,19 @@ class ReplySearch:
             yield recorder.step
 
     def _search(
-        self, source: np.ndarray, lengths: np.ndarray, uniform: np.ndarray, on_step: OnHypotheses | None
+        self,
+        source: np.ndarray,
+        lengths: np.ndarray,
+        uniform: np.ndarray,
+        on_step: OnHypotheses | None,
+        prefixes: Prefixes,
     ) -> Hypotheses:
         size, decoding = SearchSize(len(source), self._steps, self._source_steps), self._decoding
         if decoding.method == "beam":
-            search = beam_search(size, decoding, on_step=on_step)
+            search = beam_search(size, decoding, prefixes, on_step)
         else:
             numbers = uniform if decoding.method == "sample" else None
-            search = sequential_search(size, decoding, on_step=on_step, uniform=numbers)
+            search = sequential_search(size, decoding, prefixes, on_step, numbers)
         return run_search(self._engine, search, self._engine.start(source, lengths))
 
 
@@ -91,6 +104,7 @@ def search_in_batches(
     lengths: np.ndarray,
     seed: Seeds | None,
     on_step: OnStep | None = None,
+    prefixes: Prefixes = (),
 ) -> Hypotheses:
     """Search for replies to encoded utterances: [n, n_best, …].
 
@@ -104,6 +118,7 @@ def search_in_batches(
         lengths: int32 [n].
         seed: Of sampling: one for each utterance, or one for all; None for a new one at every call.
         on_step: Called after every step of a batch, which ends early if it returns False.
+        prefixes: What the replies start with.
     """
     samples = decoding.n_best if decoding.method == "sample" else 0
     size = max(1, MAX_ROWS // max(1, decoding.beam_width if decoding.method == "beam" else samples))
@@ -115,7 +130,8 @@ def search_in_batches(
         rows = order[start : start + size]
         uniform = uniform_numbers(seeds[rows], source[rows], samples, steps)
         report = on_step and partial(on_step, start)
-        batches.append(search(source[rows], lengths[rows], uniform, report))
+        starts = [prefixes[row] for row in rows] if prefixes else ()
+        batches.append(search(source[rows], lengths[rows], uniform, report, starts))
     positions = np.argsort(order)
     return Hypotheses(*(np.concatenate(field)[positions] for field in zip(*batches, strict=True)))
 

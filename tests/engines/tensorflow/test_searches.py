@@ -155,14 +155,14 @@ def test_a_watched_search_finds_what_the_graph_finds(engine: TensorFlowEngine, u
 def test_settings_are_inputs_of_the_graph_of_a_step(plain_engine: TensorFlowEngine, utterances: Utterances) -> None:
     """Only the number of words to return, and whether they are sampled, needs another graph."""
     engine = plain_engine
-    steps = engine._steps
+    steps = engine.steps
     for penalty, n, length in ((1.0, 0, 0), (1.4, 2, 3), (1.0, 1, 5)):
         options = {"repetition_penalty": penalty, "no_repeat_ngram_size": n, "min_length": length}
         for method in ({}, {"beam_width": 3}, {"method": "sample", "temperature": 0.5 + length, "top_k": n or None}):
             engine.search(settings(**method, **options))(*utterances, 1, lambda *_: True)
-    kinds = {(v.k, "uniform" in v.inputs) for v in steps._steps if not v.reported and v.k in (1, 4)}
+    kinds = {(v.k, "uniform" in v.inputs) for v in steps.steps if not v.reported and v.k in (1, 4)}
     assert kinds >= {(1, False), (1, True), (4, False)}
-    assert all(variant.banned == MIN_BANNED for variant in steps._steps)
+    assert all(variant.banned == MIN_BANNED for variant in steps.steps)
 
 
 def test_many_settings_need_four_graphs(utterances: Utterances) -> None:
