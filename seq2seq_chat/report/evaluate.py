@@ -301,15 +301,17 @@ def evaluate_language_model(run: Run, data: str | Path | None = None, snapshot: 
     }
 
 
-def format_language_model_metrics(metrics: dict[str, Any]) -> str:
-    """The results of :func:`evaluate_language_model` for a terminal."""
-    unit = metrics["tokens_are"].removesuffix("s")
-    rows = [
-        [f"loss, nats per {unit}", f"{metrics['loss']:.4f}"],
-        [f"loss, bits per {unit}", f"{metrics['loss_bits']:.4f}"],
-        ["perplexity", f"{metrics['perplexity']:.2f}"],
-        [f"{unit} accuracy", f"{metrics['token_accuracy']:.2%}"],
-        ["unknown", f"{metrics['unknown_share']:.2%}"],
-        [metrics["tokens_are"], f"{metrics['tokens']:,}"],
-    ]
-    return format_table(rows, "lr")
+def format_language_model_metrics(sets: Sequence[dict[str, Any]]) -> str:
+    """The results of :func:`evaluate_language_model` for a terminal, with a column for each text."""
+    unit = sets[0]["tokens_are"].removesuffix("s")
+    header = [["", *(each["data"] for each in sets)]] if len(sets) > 1 else []
+    rows = (
+        (f"loss, nats per {unit}", "loss", ".4f"),
+        (f"loss, bits per {unit}", "loss_bits", ".4f"),
+        ("perplexity", "perplexity", ".2f"),
+        (f"{unit} accuracy", "token_accuracy", ".2%"),
+        ("unknown", "unknown_share", ".2%"),
+        (sets[0]["tokens_are"], "tokens", ","),
+    )
+    values = [[label, *(format(each[key], form) for each in sets)] for label, key, form in rows]
+    return format_table([*header, *values], "lr")
