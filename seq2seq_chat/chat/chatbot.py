@@ -271,10 +271,10 @@ class Chatbot:
     def _prefix_scores(self, hypotheses: Hypotheses, prefix_length: int) -> np.ndarray:
         """log P(first words | empty source) of hypotheses in nats: [batch, n]."""
         batch, n, steps = hypotheses.words.shape
-        source = np.zeros([batch * n, self.engine.scorer.source_steps], np.int32), np.zeros(batch * n, np.int32)
+        source = np.zeros([batch * n, self.config.model.encoder_steps], np.int32), np.zeros(batch * n, np.int32)
         lengths = np.minimum(hypotheses.lengths.reshape(-1), prefix_length).astype(np.int32)
-        log_p = self.engine.scorer.log_probabilities(*source, hypotheses.words.reshape(-1, steps), lengths)
-        return log_p.reshape(batch, n)
+        log_p = StepScorer(self.engine.steps).log_probabilities(*source, hypotheses.words.reshape(-1, steps), lengths)
+        return log_p.sum(axis=1).reshape(batch, n)
 
     def _backward_scores(self, backward: Chatbot, hypotheses: Hypotheses, utterances: list[list[str]]) -> np.ndarray:
         """log P(utterance | hypothesis) in nats, by a model with tokenizers and vocabularies of its own: [batch, n]."""
@@ -290,25 +290,20 @@ class Chatbot:
 
     def log_probabilities(self, sources: Sequence[list[str]], targets: Sequence[list[str]]) -> np.ndarray:
         """log P(target | source) of pairs of tokens in nats, with the end marker: [n]."""
-        return self.engine.scorer.log_probabilities(*self._source_ids(sources), *self._target_ids(targets))
+        return np.array([values.sum() for values in self.token_log_probabilities(sources, targets)], np.float32)
 
     def token_log_probabilities(
         self, sources: Sequence[list[str]], targets: Sequence[list[str]]
     ) -> list[npt.NDArray[np.float32]]:
         """The log-probability of each token of targets and of their end markers, given those before it, in nats."""
-        target, lengths = self._target_ids(targets)
-        scorer = StepScorer(self.engine.steps, self.config.model.encoder_steps, self.config.model.decoder_steps)
-        words = scorer.words(*self._source_ids(sources), target, lengths)
-        return [row[:length] for row, length in zip(words, lengths, strict=True)]
-
-    def _target_ids(self, targets: Sequence[list[str]]) -> tuple[np.ndarray, np.ndarray]:
-        """Ids with end markers, int32 [n, target steps], and lengths int32 [n]; further tokens are cut."""
         target, lengths = np.zeros([len(targets), self.config.model.decoder_steps], np.int32), []
         for row, words in zip(target, targets, strict=True):
             ids = [*self.codecs.target.vocabulary.ids(words), EOS][: len(row)]
             row[: len(ids)] = ids
             lengths.append(len(ids))
-        return target, np.array(lengths, np.int32)
+        source, scorer = self._source_ids(sources), StepScorer(self.engine.steps)
+        log_p = scorer.log_probabilities(*source, target, np.array(lengths, np.int32))
+        return [row[:length] for row, length in zip(log_p, lengths, strict=True)]
 
     def backward_bot(self, decoding: Decoding) -> Chatbot:
         """The model of ``decoding.backward_run``. Raises UserError if the run is missing or not trained for it."""

@@ -51,7 +51,7 @@ def commands() -> None:
     """
 
 
-@click.command()
+@commands.command()
 @click.option("--format", "output_format", type=click.Choice(["json", "markdown"]), default="json", show_default=True)
 @click.option("--output", metavar="FILE", help="Write to FILE.  [default: stdout]")
 def schema(output_format: Literal["json", "markdown"], output: str | None) -> None:
@@ -69,19 +69,5 @@ def schema(output_format: Literal["json", "markdown"], output: str | None) -> No
         write_atomically(output, text)
 
 
-for verb in (
-    average,
-    chat,
-    check,
-    evaluate,
-    experiments,
-    export,
-    generate,
-    prepare,
-    report,
-    schema,
-    score,
-    serve,
-    train,
-):
+for verb in (average, chat, check, evaluate, experiments, export, generate, prepare, report, score, serve, train):
     commands.add_command(verb)

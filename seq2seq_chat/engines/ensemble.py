@@ -35,11 +35,6 @@ class EnsembleEngine:
         """Computes the steps of searches."""
         return self
 
-    @property
-    def scorer(self) -> StepScorer:
-        """Scores targets."""
-        return StepScorer(self, self._config.encoder_steps, self._config.decoder_steps)
-
     def start(self, source: np.ndarray, lengths: np.ndarray) -> list[Any]:
         """See :class:`Engine`; the state is one of each model."""
         return [engine.steps.start(source, lengths) for engine in self._engines]
@@ -61,7 +56,7 @@ class EnsembleEngine:
 
     def sample_scorer(self, max_rows: int) -> StepScorer:
         """Return a scorer of samples, which counts correct tokens."""
-        return self.scorer
+        return StepScorer(self)
 
     def fingerprint(self) -> str:
         """SHA-256 in hex of the weights of all models."""

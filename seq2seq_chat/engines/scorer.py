@@ -16,26 +16,20 @@ MAX_ROWS = 128  # scored together
 
 
 class StepScorer:
-    """Scores targets given their sources; see :class:`seq2seq_chat.engines.ExactScorer`.
+    """Scores targets given their sources, with the steps of an engine; see :class:`SampleScorer`."""
 
-    Args:
-        engine: Computes the steps.
-        source_steps, target_steps: Maximum lengths.
-    """
-
-    def __init__(self, engine: Engine, source_steps: int, target_steps: int) -> None:
-        self._engine, self.source_steps, self.target_steps = engine, source_steps, target_steps
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
 
     def log_probabilities(
         self, source: np.ndarray, source_lengths: np.ndarray, target: np.ndarray, target_lengths: np.ndarray
-    ) -> np.ndarray:
-        """log P(target | source) of any number of pairs, in nats: [n]."""
-        return self.words(source, source_lengths, target, target_lengths).sum(axis=1)
-
-    def words(
-        self, source: np.ndarray, source_lengths: np.ndarray, target: np.ndarray, target_lengths: np.ndarray
     ) -> npt.NDArray[np.float32]:
-        """The log-probability of each word, given those before it: [n, target steps]; 0 after the target."""
+        """The log-probability of each word, given those before it, in nats: [n, target steps]; 0 after the target.
+
+        Args:
+            source, target: ids, int32 [n, source steps] and [n, target steps].
+            source_lengths, target_lengths: int32 [n].
+        """
         pairs = [part.astype(np.int32) for part in (source, source_lengths, target, target_lengths)]
         parts = [
             self._score(*(part[first : first + MAX_ROWS] for part in pairs))[0]

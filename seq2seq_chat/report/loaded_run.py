@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 from seq2seq_chat.chat.chatbot import Chatbot
 from seq2seq_chat.chat.load import load_engine
-from seq2seq_chat.engines import ExactScorer
+from seq2seq_chat.engines import SampleScorer
 from seq2seq_chat.runs.find import RunSnapshot
 from seq2seq_chat.runs.run import LATEST, Run, RunError, snapshot_name, snapshot_step
 
@@ -66,7 +66,7 @@ class LoadedRun:
         self._engine.assign(trained.model)
         self.step, self.snapshot = trained.step, name
 
-    def scorer(self, max_rows: int) -> ExactScorer:
+    def scorer(self, max_rows: int) -> SampleScorer:
         """The scorer for batches of up to ``max_rows`` samples, which counts correct tokens."""
         return self.chatbot.engine.sample_scorer(max_rows)
 

@@ -204,11 +204,6 @@ class OnnxEngine:
         """Computes the steps of searches."""
         return self
 
-    @property
-    def scorer(self) -> StepScorer:
-        """Scores targets with the model."""
-        return StepScorer(self, self._config.encoder_steps, self._config.decoder_steps)
-
     def start(self, source: np.ndarray, lengths: np.ndarray) -> Rows:
         """See :class:`Engine`."""
         return Rows(*self.model.encode(source, lengths), np.arange(len(source), dtype=np.int32))
@@ -237,7 +232,7 @@ class OnnxEngine:
 
     def sample_scorer(self, max_rows: int) -> StepScorer:
         """Return a scorer of samples, which counts correct tokens."""
-        return self.scorer
+        return StepScorer(self)
 
     def fingerprint(self) -> str:
         """SHA-256 in hex of the weights, or of ``model.json``, which holds the checksums of exported graphs."""

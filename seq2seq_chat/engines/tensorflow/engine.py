@@ -35,7 +35,6 @@ class TensorFlowEngine:
 
     def __init__(self, model: Seq2Seq, constant: bool = False) -> None:
         self.model, self._constant = model, constant
-        self.scorer = Scorer(model)
         self._searches: dict[Decoding, GraphSearch] = {}  # least recently used first
         self._sample_scorers: dict[int, Scorer] = {}
 

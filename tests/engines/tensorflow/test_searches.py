@@ -148,7 +148,9 @@ def test_a_watched_search_finds_what_the_graph_finds(engine: TensorFlowEngine, u
     for node in last.beam:
         assert node.words[:3] == prefix
         words[0, : len(node.words)] = node.words
-        expected_score = engine.scorer.log_probabilities(source, lengths, words, np.array([len(node.words)], np.int32))
+        expected_score = Scorer(engine.model).log_probabilities(
+            source, lengths, words, np.array([len(node.words)], np.int32)
+        )
         assert node.score == pytest.approx(expected_score[0], abs=1e-4)
 
 
@@ -160,9 +162,9 @@ def test_settings_are_inputs_of_the_graph_of_a_step(plain_engine: TensorFlowEngi
         options = {"repetition_penalty": penalty, "no_repeat_ngram_size": n, "min_length": length}
         for method in ({}, {"beam_width": 3}, {"method": "sample", "temperature": 0.5 + length, "top_k": n or None}):
             engine.search(settings(**method, **options))(*utterances, 1, lambda *_: True)
-    kinds = {(v.k, "uniform" in v.inputs) for v in steps.steps if not v.reported and v.k in (1, 4)}
+    kinds = {(v.k, "uniform" in v.inputs) for v in steps._steps if not v.reported and v.k in (1, 4)}
     assert kinds >= {(1, False), (1, True), (4, False)}
-    assert all(variant.banned == MIN_BANNED for variant in steps.steps)
+    assert all(variant.banned == MIN_BANNED for variant in steps._steps)
 
 
 def test_many_settings_need_four_graphs(utterances: Utterances) -> None:
