@@ -29,7 +29,7 @@ from webui.model_worker import (
     ServerBusy,
 )
 from webui.run_registry import NotFoundError, check_step, find_weights, strip_paths
-from webui.schemas import ChatRequest, chat_reply, recent_turns
+from webui.schemas import ChatRequest, InvalidRequest, chat_reply, recent_turns
 
 Result = TypeVar("Result")
 
@@ -174,6 +174,7 @@ def read_first(stream: Stream[Part], timeout: float) -> Part | None:
 
     Raises:
         NotFoundError: The weights that were loaded are not those of the requested step.
+        InvalidRequest: They cannot compute what is asked.
         ServerBusy: It takes too long.
         ModelUnavailable: The model could not be loaded or failed.
     """
@@ -182,7 +183,7 @@ def read_first(stream: Stream[Part], timeout: float) -> Part | None:
     except FutureTimeout:
         stream.stop()
         raise ServerBusy("The model took too long to start. Please try again.", retry_after=10) from None
-    except NotFoundError:
+    except (NotFoundError, InvalidRequest):
         raise
     except UserError as error:
         raise ModelUnavailable(str(error)) from error

@@ -20,6 +20,7 @@ from pydantic import (
 
 from seq2seq_chat.chat.generator import Alternative as Choice
 from seq2seq_chat.chat.generator import GeneratedToken
+from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.text.codec import replace_surrogates
 from webui.limits import Limits
 from webui.model_worker import Answer
@@ -30,7 +31,7 @@ MAX_TEXTS = 256  # in a request
 Request = TypeVar("Request", bound=BaseModel)
 
 
-class InvalidRequest(Exception):
+class InvalidRequest(UserError):
     """The body of a request is invalid."""
 
 

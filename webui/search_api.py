@@ -6,7 +6,7 @@ Its request, and a line for its start, each of its steps, and its end.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from flask import Blueprint, Response
@@ -15,6 +15,7 @@ from pydantic import BaseModel, Field
 from seq2seq_chat.chat.chatbot import Chatbot
 from seq2seq_chat.chat.watched_search import WatchedSearch
 from seq2seq_chat.search.records import Expansion, Fate, Node, SearchStep
+from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.text.codec import replace_surrogates
 from webui.api import check_task, find_run, read_body
 from webui.app_state import get_state
@@ -33,11 +34,10 @@ class SearchRequest(ChatRequest):
     """An utterance, the search for whose reply is watched. The method is beam search, without reranking."""
 
     text: Prompt = Field(description="the utterance")
-    prefix: list[Text] = Field(
+    prefix: Text | Annotated[list[Text], Field(max_length=MAX_PREFIX)] = Field(
         [],
-        max_length=MAX_PREFIX,
-        description="tokens that the reply must start with, even if a setting forbids them; `<eos>` ends it, and "
-        "tokens that are not in the vocabulary of the target are `<unknown>`",
+        description="what the reply must start with, even if a setting forbids it: a text, or tokens; the token "
+        "`<eos>` ends it, and tokens that are not in the vocabulary of the target are `<unknown>`",
     )
 
 
@@ -182,6 +182,10 @@ def search() -> Response:
 
     def lines(bot: Chatbot) -> Iterator[dict[str, Any]]:
         check_step(run, body.step, bot.step)
+        try:
+            bot.prefix_tokens(body.prefix if isinstance(body.prefix, str) else "")
+        except UserError as error:
+            raise InvalidRequest(str(error)) from error
         return search_lines(bot, body, decoding)
 
     def without_paths(line: dict[str, Any]) -> dict[str, Any]:

@@ -261,7 +261,7 @@ def _output_activations(model: Model, training: Training, vocabulary_size: int, 
     output_size = model.projection_size or decoder_output_size(model)
     count = 6 * tokens * output_size if model.output == "maxout" else 0  # both halves, and their gradients
     if _has_full_softmax(training, vocabulary_size):
-        return count + tokens * 3 * vocabulary_size
+        return count + tokens * (4 if training.label_smoothing else 3) * vocabulary_size
     sampled = training.sampled_softmax or 0
     if training.sampled_softmax_per == "decoder_step":
         count += 2 * model.decoder_steps * sampled * output_size  # their vectors, and the gradients of these

@@ -33,12 +33,13 @@ from seq2seq_chat.chat.watched_search import WatchedSearch
 from seq2seq_chat.config import Config, Decoding, override_decoding
 from seq2seq_chat.data.dataset import Dataset, fit_source
 from seq2seq_chat.engines import ReplyEngine
-from seq2seq_chat.runs.find import find_run
+from seq2seq_chat.engines.scorer import StepScorer
+from seq2seq_chat.runs.find import RunSnapshot, find_run
 from seq2seq_chat.runs.run import Run, RunError
-from seq2seq_chat.search.batches import ReplySearch, Seeds
+from seq2seq_chat.search.batches import Prefixes, ReplySearch, Seeds
 from seq2seq_chat.search.engine import NEG_INF, Hypotheses
 from seq2seq_chat.search.joint import JointSearches
-from seq2seq_chat.system.errors import UserError
+from seq2seq_chat.system.errors import UserError, cut
 from seq2seq_chat.text.codec import Codecs, convert_tokens
 from seq2seq_chat.text.vocabulary import EOS, SPECIAL_WORDS, TURN
 
@@ -98,11 +99,12 @@ class Chatbot:
         snapshot: str | None = None,
         engine: EngineOptions = AUTO,
         decoding: Decoding | None = None,
+        others: Sequence[RunSnapshot] = (),
     ) -> Self:
         """The chatbot of a run or an exported model; see :func:`load_engine` for arguments and errors raised."""
         if cls.TASK not in (None, run.config.task):
             raise RunError(f"run {run.name} is no {cls.TASK}: its task is {run.config.task}")
-        loaded = load_engine(run, snapshot, engine, decoding)
+        loaded = load_engine(run, snapshot, engine, decoding, others)
         chatbot = cls(loaded.engine, loaded.codecs, run.config, loaded.step, run.results)
         chatbot.warnings, chatbot._engine_options = loaded.warnings, engine
         return chatbot
@@ -113,9 +115,11 @@ class Chatbot:
         readable = READABLE.get(self.codecs.source.tokenizer.name)
         return f"This model reads only {readable}" if readable else "There is nothing to read in this text"
 
-    def reply(self, text: str, decoding: Decoding | None = None, history: Sequence[str] = ()) -> Reply:
+    def reply(
+        self, text: str, decoding: Decoding | None = None, history: Sequence[str] = (), prefix: str = ""
+    ) -> Reply:
         """Reply to one utterance; see :meth:`replies`."""
-        return self.replies([text], decoding, [history])[0]
+        return self.replies([text], decoding, [history], prefixes=[prefix] if prefix else ())[0]
 
     def replies(
         self,
@@ -123,6 +127,7 @@ class Chatbot:
         decoding: Decoding | None = None,
         histories: Sequence[Sequence[str]] | None = None,
         seeds: Sequence[int] | None = None,
+        prefixes: Sequence[str] = (),
     ) -> list[Reply]:
         """Reply to several independent utterances at once.
 
@@ -132,13 +137,16 @@ class Chatbot:
             histories: the turns before each, oldest first; ignored by models that read a single turn
                 (data.context_turns).
             seeds: of sampling, one for each; that of the settings if None.
+            prefixes: what each reply starts with, in whole tokens; none if there are none.
 
         Raises:
-            UserError: the run for reranking is missing or was not trained for it, or the lexicon cannot be read.
+            UserError: a prefix is too long, or the model does not know all of its tokens; the run for reranking is
+                missing or was not trained for it, or the lexicon cannot be read.
         """
         start = time.perf_counter()
         decoding = decoding or self.config.decoding
         reader = self.reader(decoding)
+        starts = [self.codecs.target.vocabulary.ids(self.prefix_tokens(prefix)) for prefix in prefixes]
         read = [self._read(text, history) for text, history in zip(texts, histories or [()] * len(texts), strict=True)]
         readable = [row for row, utterance in enumerate(read) if utterance.words]
         results: dict[int, Hypotheses] = {}
@@ -146,7 +154,8 @@ class Chatbot:
             ids, lengths = self._source_ids([read[row].source for row in readable])
             chosen = decoding.seed if seeds is None else [seeds[row] for row in readable]
             targets = [read[row].words for row in readable]
-            hypotheses = self.search_and_rerank(ids, lengths, decoding, targets, chosen)
+            forced = [starts[row] for row in readable] if starts else ()
+            hypotheses = self.search_and_rerank(ids, lengths, decoding, targets, chosen, forced)
             results = {row: hypotheses.at(n) for n, row in enumerate(readable)}
         seconds = time.perf_counter() - start
         return [self._reply(utterance, reader, results.get(row), seconds) for row, utterance in enumerate(read)]
@@ -216,19 +225,34 @@ class Chatbot:
         return Reply(reply, candidates, read, unknown, seconds, unread, share, removed)
 
     def watch(
-        self, text: str, decoding: Decoding, history: Sequence[str] = (), prefix: Sequence[str] = ()
+        self, text: str, decoding: Decoding, history: Sequence[str] = (), prefix: str | Sequence[str] = ()
     ) -> WatchedSearch:
         """The search for a reply to an utterance, step by step; see :class:`WatchedSearch`.
 
+        Args:
+            prefix: What the reply starts with: a text, or tokens.
+
         Raises:
-            LexiconError: The lexicon cannot be read.
+            UserError: The lexicon cannot be read, or no reply can start with the text of the prefix.
         """
+        tokens = self.prefix_tokens(prefix) if isinstance(prefix, str) else prefix
         words = self.codecs.source.tokenizer.encode(text)
         source = self._with_history(words, history)[-self.config.model.encoder_steps :] if words else []
         ids, length = self._source_ids([source])
         return WatchedSearch(
-            self.engine, ids, length, SourceText(source, text), self.reader(decoding), decoding, prefix
+            self.engine, ids, length, SourceText(source, text), self.reader(decoding), decoding, tokens
         )
+
+    def prefix_tokens(self, text: str) -> list[str]:
+        """The tokens of a text that a reply starts with. Raises UserError if no reply can start with it."""
+        codec, limit = self.codecs.target, self.config.model.decoder_steps - 1
+        tokens = codec.tokenizer.encode(text)
+        unknown = [token for token in dict.fromkeys(tokens) if token not in codec.vocabulary]
+        if unknown or (text.strip() and not tokens):
+            raise UserError(f"the model does not write {cut(', '.join(unknown) or text)}, which the prefix has")
+        if len(tokens) > limit:
+            raise UserError(f"the prefix has {len(tokens)} tokens, but a reply has at most {limit}; shorten it")
+        return tokens
 
     def _unknown_share(self, words: list[str]) -> float:
         """Share of unknown tokens among those with letters; 0 for a name or two in letters that the vocabulary has."""
@@ -264,6 +288,7 @@ class Chatbot:
         decoding: Decoding,
         utterances: list[list[str]],
         seeds: Seeds | None = None,
+        prefixes: Prefixes = (),
     ) -> Hypotheses:
         """Search for replies to encoded sources, and rerank them by mutual information if configured.
 
@@ -282,10 +307,10 @@ class Chatbot:
             lengths: int32 [n].
             decoding: The settings.
             utterances: The tokens of the sources.
-            seeds: See :func:`seq2seq_chat.search.batches.search_in_batches`.
+            seeds, prefixes: See :func:`seq2seq_chat.search.batches.search_in_batches`.
         """
         search = self.search(_before_reranking(decoding))
-        return self._rerank(search(source, lengths, seeds), decoding, utterances)
+        return self._rerank(search(source, lengths, seeds, prefixes), decoding, utterances)
 
     def _rerank(self, hypotheses: Hypotheses, decoding: Decoding, utterances: list[list[str]]) -> Hypotheses:
         if decoding.rerank == "none":
@@ -303,10 +328,10 @@ class Chatbot:
     def _prefix_scores(self, hypotheses: Hypotheses, prefix_length: int) -> np.ndarray:
         """log P(first words | empty source) of hypotheses in nats: [batch, n]."""
         batch, n, steps = hypotheses.words.shape
-        source = np.zeros([batch * n, self.engine.scorer.source_steps], np.int32), np.zeros(batch * n, np.int32)
+        source = np.zeros([batch * n, self.config.model.encoder_steps], np.int32), np.zeros(batch * n, np.int32)
         lengths = np.minimum(hypotheses.lengths.reshape(-1), prefix_length).astype(np.int32)
-        log_p = self.engine.scorer.log_probabilities(*source, hypotheses.words.reshape(-1, steps), lengths)
-        return log_p.reshape(batch, n)
+        log_p = StepScorer(self.engine.steps).log_probabilities(*source, hypotheses.words.reshape(-1, steps), lengths)
+        return log_p.sum(axis=1).reshape(batch, n)
 
     def _backward_scores(self, backward: Chatbot, hypotheses: Hypotheses, utterances: list[list[str]]) -> np.ndarray:
         """log P(utterance | hypothesis) in nats, by a model with tokenizers and vocabularies of its own: [batch, n]."""
@@ -322,13 +347,20 @@ class Chatbot:
 
     def log_probabilities(self, sources: Sequence[list[str]], targets: Sequence[list[str]]) -> np.ndarray:
         """log P(target | source) of pairs of tokens in nats, with the end marker: [n]."""
-        source, source_lengths = self._source_ids(sources)
-        target, lengths = np.zeros([len(targets), self.engine.scorer.target_steps], np.int32), []
+        return np.array([values.sum() for values in self.token_log_probabilities(sources, targets)], np.float32)
+
+    def token_log_probabilities(
+        self, sources: Sequence[list[str]], targets: Sequence[list[str]]
+    ) -> list[npt.NDArray[np.float32]]:
+        """The log-probability of each token of targets and of their end markers, given those before it, in nats."""
+        target, lengths = np.zeros([len(targets), self.config.model.decoder_steps], np.int32), []
         for row, words in zip(target, targets, strict=True):
             ids = [*self.codecs.target.vocabulary.ids(words), EOS][: len(row)]
             row[: len(ids)] = ids
             lengths.append(len(ids))
-        return self.engine.scorer.log_probabilities(source, source_lengths, target, np.array(lengths, np.int32))
+        source, scorer = self._source_ids(sources), StepScorer(self.engine.steps)
+        log_p = scorer.log_probabilities(*source, target, np.array(lengths, np.int32))
+        return [row[:length] for row, length in zip(log_p, lengths, strict=True)]
 
     def backward_bot(self, decoding: Decoding) -> Chatbot:
         """The model of ``decoding.backward_run``. Raises UserError if the run is missing or not trained for it."""

@@ -146,6 +146,20 @@ class Generator:
             token = block.ids[:, -1]
             yield block
 
+    def token_log_probabilities(self, lines: Sequence[list[str]]) -> list[npt.NDArray[np.float64]]:
+        """The log-probability of each token of lines and of their line breaks, given those before it, in nats.
+
+        Each line begins after a line break, as if nothing were before it.
+        """
+        ids = [[self.line_break, *self.codec.vocabulary.ids(tokens), self.line_break] for tokens in lines]
+        padded = np.zeros([len(ids), max(map(len, ids), default=1)], np.int32)
+        for row, line in zip(padded, ids, strict=True):
+            row[: len(line)] = line
+        nats, states = np.zeros(padded.shape), self.engine.start(len(ids))
+        for t in range(1, padded.shape[1]):
+            (nats[:, t], _), states = self.engine.score(padded[:, t - 1 : t], padded[:, t : t + 1], states)
+        return [-row[1 : len(line)] for row, line in zip(nats, ids, strict=True)]
+
     @property
     def line_break(self) -> int:
         """The id that an empty prompt stands for: a line break, or the most frequent token if there is none."""

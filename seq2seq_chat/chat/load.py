@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar
 
@@ -10,11 +11,12 @@ from seq2seq_chat.architecture.variables import parameter_counts
 from seq2seq_chat.checkpoint.arrays import read_weights
 from seq2seq_chat.config import Decoding
 from seq2seq_chat.engines import LanguageModelEngine, ReplyEngine
+from seq2seq_chat.runs.find import RunSnapshot
 from seq2seq_chat.runs.run import Run, RunError
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.hardware import has_gpu
 from seq2seq_chat.system.versions import load_tensorflow
-from seq2seq_chat.text.codec import Codecs
+from seq2seq_chat.text.codec import Codecs, are_equal
 
 if TYPE_CHECKING:
     from seq2seq_chat.engines.onnx.engine import OnnxModel
@@ -47,13 +49,18 @@ class LoadedEngine(Generic[EngineType]):
 
 
 def load_engine(
-    run: Run, snapshot: str | None = None, options: EngineOptions | None = None, decoding: Decoding | None = None
+    run: Run,
+    snapshot: str | None = None,
+    options: EngineOptions | None = None,
+    decoding: Decoding | None = None,
+    others: Sequence[RunSnapshot] = (),
 ) -> LoadedEngine[ReplyEngine]:
     """Load the engine of a run or an exported model of conversations or translations.
 
     Args:
         options: Which engine; None: TensorFlow, or ONNX Runtime for an exported model.
         decoding: The settings of the searches; None: the run's settings.
+        others: Further members of an ensemble, whose probabilities are averaged.
 
     Raises:
         RunError, MismatchError: See :func:`seq2seq_chat.checkpoint.arrays.read_weights`.
@@ -63,7 +70,44 @@ def load_engine(
     """
     if run.config.task == "language_model":
         raise RunError(f"run {run.name} is a language model, which has no replies; use seq2seq-chat generate")
-    return _load(run, snapshot, options, decoding or run.config.decoding)
+    for other, _ in others:
+        _ensure_combinable(run, other)
+    decoding = decoding or run.config.decoding
+    loaded = _load(run, snapshot, options, decoding)
+    if not others:
+        return loaded
+    from seq2seq_chat.engines.ensemble import EnsembleEngine
+
+    members = [loaded, *(_load(other, name, options, decoding) for other, name in others)]
+    has_attention = any(each.config.model.attention != "none" for each in [run, *(other for other, _ in others)])
+    engine = EnsembleEngine([member.engine for member in members], run.config.model, has_attention)
+    return LoadedEngine(engine, loaded.codecs, loaded.step, [text for each in members for text in each.warnings])
+
+
+def _ensure_combinable(run: Run, other: Run) -> None:
+    """Raise UserError if two runs read or write other words than each other, so that they cannot be an ensemble."""
+    if other.config.task != run.config.task:
+        raise UserError(
+            f"--with {other.name}: its task is {other.config.task}, but that of {run.name} {run.config.task}"
+        )
+    for one, two in zip(run.codecs, other.codecs, strict=True):
+        if one.vocabulary.fingerprint != two.vocabulary.fingerprint or not are_equal(one.tokenizer, two.tokenizer):
+            raise UserError(
+                f"--with {other.name}: it has another vocabulary or tokenizer than {run.name}; train both with the "
+                "same data.vocabulary"
+            )
+    for section, setting in _EQUAL_SETTINGS:
+        if getattr(getattr(run.config, section), setting) != getattr(getattr(other.config, section), setting):
+            raise UserError(f"--with {other.name}: it has another {section}.{setting} than {run.name}; name other runs")
+
+
+_EQUAL_SETTINGS = (
+    ("data", "reverse_input"),
+    ("data", "context_turns"),
+    ("data", "swap_source_target"),
+    ("model", "encoder_steps"),
+    ("model", "decoder_steps"),
+)
 
 
 def load_language_model_engine(

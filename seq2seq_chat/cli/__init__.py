@@ -18,6 +18,7 @@ from seq2seq_chat.cli.experiments import experiments
 from seq2seq_chat.cli.export import average, export
 from seq2seq_chat.cli.options import run_command
 from seq2seq_chat.cli.prepare import prepare
+from seq2seq_chat.cli.score import score
 from seq2seq_chat.cli.serve import serve
 from seq2seq_chat.cli.train import train
 from seq2seq_chat.system.versions import describe_installation
@@ -50,7 +51,7 @@ def commands() -> None:
     """
 
 
-@click.command()
+@commands.command()
 @click.option("--format", "output_format", type=click.Choice(["json", "markdown"]), default="json", show_default=True)
 @click.option("--output", metavar="FILE", help="Write to FILE.  [default: stdout]")
 def schema(output_format: Literal["json", "markdown"], output: str | None) -> None:
@@ -68,5 +69,5 @@ def schema(output_format: Literal["json", "markdown"], output: str | None) -> No
         write_atomically(output, text)
 
 
-for verb in (average, chat, check, evaluate, experiments, export, generate, prepare, report, schema, serve, train):
+for verb in (average, chat, check, evaluate, experiments, export, generate, prepare, report, score, serve, train):
     commands.add_command(verb)

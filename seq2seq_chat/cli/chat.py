@@ -14,6 +14,7 @@ from seq2seq_chat.cli.options import (
     results_option,
     run_argument,
     snapshot_option,
+    with_option,
 )
 from seq2seq_chat.system.errors import UserError
 
@@ -29,6 +30,12 @@ if TYPE_CHECKING:
 @click.option("--beam-width", type=click.IntRange(1, 1000), metavar="N", help="Beam search with N hypotheses.")
 @click.option("--n-best", type=click.IntRange(1, 1000), metavar="N", help="Show the N best replies with their scores.")
 @click.option("--tokens", is_flag=True, help="Show the tokens of replies, separated by spaces, instead of the text.")
+@click.option(
+    "--prefix",
+    metavar="TEXT",
+    help="What replies start with, in whole tokens; - reads it with each line, as prefix<TAB>utterance.",
+)
+@with_option
 @snapshot_option
 @decoding_option
 @engine_options
@@ -38,6 +45,8 @@ def chat(
     beam_width: int | None,
     n_best: int | None,
     tokens: bool,
+    prefix: str | None,
+    others: tuple[str, ...],
     snapshot: str | None,
     overrides: tuple[str, ...],
     engine: EngineName,
@@ -50,7 +59,7 @@ def chat(
     lines `score<TAB>reply` and an empty line). Line breaks and control characters in replies become spaces.
     """
     from seq2seq_chat.config import set_decoding
-    from seq2seq_chat.runs.find import find_run
+    from seq2seq_chat.runs.find import find_run, find_snapshot
 
     if sys.stdin is None:  # started with <&-
         raise UserError("stdin is closed; connect it to a terminal, or to a file or pipe with one utterance per line")
@@ -64,13 +73,17 @@ def chat(
     from seq2seq_chat.chat.load import EngineOptions
     from seq2seq_chat.cli.conversation import ReplyFormat, answer_lines, converse
 
-    bot = Chatbot.load(run, snapshot, EngineOptions(engine, quantize), decoding)
+    members = [find_snapshot(name, results) for name in others]
+    bot = Chatbot.load(run, snapshot, EngineOptions(engine, quantize), decoding, members)
     bot.reader(decoding)  # a lexicon that cannot be read is reported before the first utterance
+    if prefix == "-" and sys.stdin.isatty():
+        raise UserError("--prefix - needs lines of prefix<TAB>utterance on stdin; in a terminal, write --prefix TEXT")
+    bot.prefix_tokens("" if prefix in (None, "-") else prefix)
     reply_format = ReplyFormat(scores=n_best is not None, tokens=tokens)
     if sys.stdin.isatty():
-        converse(bot, decoding, reply_format)
+        converse(bot, decoding, reply_format, prefix or "")
     else:
-        answer_lines(bot, decoding, reply_format, cast("BufferedReader", sys.stdin.buffer), sys.stdout)
+        answer_lines(bot, decoding, reply_format, cast("BufferedReader", sys.stdin.buffer), sys.stdout, prefix)
 
 
 def _override(decoding: Decoding, beam_width: int | None, n_best: int | None) -> Decoding:

@@ -74,7 +74,12 @@ class ReplyFormat(NamedTuple):
 
 
 def answer_lines(
-    bot: Chatbot, decoding: Decoding, reply_format: ReplyFormat, stdin: BufferedIOBase, out: IO[str]
+    bot: Chatbot,
+    decoding: Decoding,
+    reply_format: ReplyFormat,
+    stdin: BufferedIOBase,
+    out: IO[str],
+    prefix: str | None = None,
 ) -> None:
     """Write a line with the reply to each line; with ``scores``, a line for each hypothesis, then an empty one.
 
@@ -82,6 +87,10 @@ def answer_lines(
     dropped. Invalid UTF-8 becomes U+FFFD. The first line with invalid UTF-8 causes a warning, and so do the first one
     that is longer than the model reads, the first with nearly only unknown words, and the first that is not empty but
     has nothing that the model reads.
+
+    Args:
+        prefix: What replies start with; ``-``: lines are ``prefix<TAB>utterance``. Raises UserError for one that no
+            reply can start with.
     """
     warned: set[str] = set()
     done = 0
@@ -90,7 +99,11 @@ def answer_lines(
             if not done:
                 block[0] = block[0].removeprefix(BOM_UTF8)
             lines = [line.removesuffix(b"\r") for line in block]
-            replies = bot.replies([line.decode("utf-8", errors="replace") for line in lines], decoding)
+            prefixes = [prefix or ""] * len(lines)
+            if prefix == "-":
+                lines, prefixes = _split_prefixes(bot, lines, done)
+            texts = [line.decode("utf-8", errors="replace") for line in lines]
+            replies = bot.replies(texts, decoding, prefixes=prefixes if any(prefixes) else ())
             for line, reply in zip(lines, replies, strict=True):
                 done += 1
                 for cause, message in _problems(bot, line, reply):
@@ -103,6 +116,22 @@ def answer_lines(
                     out.write("\n")
             out.flush()  # the other program may wait for the reply before it writes the next utterance
             bar.update(len(lines))
+
+
+def _split_prefixes(bot: Chatbot, lines: list[bytes], done: int) -> tuple[list[bytes], list[str]]:
+    """Divide lines of ``prefix<TAB>utterance`` into utterances and prefixes. Raises UserError that names the line."""
+    utterances, prefixes = [], []
+    for number, line in enumerate(lines, start=done + 1):
+        prefix, tab, utterance = line.partition(b"\t")
+        try:
+            if not tab:
+                raise UserError("write prefix<TAB>utterance")
+            prefixes.append(prefix.decode("utf-8", errors="replace"))
+            bot.prefix_tokens(prefixes[-1])
+        except UserError as error:
+            raise UserError(f"line {number} of stdin: {error}") from error
+        utterances.append(utterance)
+    return utterances, prefixes
 
 
 def _problems(bot: Chatbot, line: bytes, reply: Reply) -> Iterator[tuple[str, str]]:
@@ -173,8 +202,8 @@ class Turn(NamedTuple):
 class Conversation:
     """The state of a conversation; :meth:`answer` and :meth:`command` return what to print."""
 
-    def __init__(self, bot: Chatbot, decoding: Decoding, reply_format: ReplyFormat) -> None:
-        self._bot, self._decoding, self._format = bot, decoding, reply_format
+    def __init__(self, bot: Chatbot, decoding: Decoding, reply_format: ReplyFormat, prefix: str = "") -> None:
+        self._bot, self._decoding, self._format, self._prefix = bot, decoding, reply_format, prefix
         self._turns: list[Turn] = []
         self._history: list[str] = []
         self._saved: set[Path] = set()
@@ -186,7 +215,7 @@ class Conversation:
 
     def answer(self, text: str) -> str:
         """The reply to an utterance, with notes."""
-        reply = self._bot.reply(text, self._decoding, self._history)
+        reply = self._bot.reply(text, self._decoding, self._history, self._prefix)
         if not reply.hypotheses:
             return f"({self._bot.unreadable})"
         self._turns.append(Turn(text, reply, self._decoding))
@@ -264,11 +293,11 @@ class Conversation:
         return f"saved {len(self._turns)} {'turn' if len(self._turns) == 1 else 'turns'} to {path}"
 
 
-def converse(bot: Chatbot, decoding: Decoding, reply_format: ReplyFormat) -> None:
+def converse(bot: Chatbot, decoding: Decoding, reply_format: ReplyFormat, prefix: str = "") -> None:
     """Talk, or translate line by line, until the user ends it."""
     with contextlib.suppress(ImportError):
         import readline  # noqa: F401  arrow keys and a history for input()
-    conversation = Conversation(bot, decoding, reply_format)
+    conversation = Conversation(bot, decoding, reply_format, prefix)
     task, labels = conversation.task, bot.config.labels
     opening = "You are talking to" if task == "conversation" else "This is the translation model"
     print(f"{opening} {bot.config.name}. {HELP[task]}.\n")

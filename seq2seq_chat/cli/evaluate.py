@@ -23,8 +23,9 @@ from seq2seq_chat.cli.options import (
     run_argument,
     sent2vec_option,
     snapshot_option,
+    with_option,
 )
-from seq2seq_chat.system.errors import explain_missing_packages
+from seq2seq_chat.system.errors import UserError, explain_missing_packages
 from seq2seq_chat.system.signals import explain_interrupt
 
 CONTINUE = "run the same command again to continue; finished replies are kept"
@@ -32,7 +33,14 @@ CONTINUE = "run the same command again to continue; finished replies are kept"
 
 @click.command()
 @run_argument
-@data_option
+@click.option(
+    "--data",
+    multiple=True,
+    metavar="FILE",
+    help="Corpus file, or a .tsv of pairs. Repeated: a column for each.  [default: the run's data.test, or else its "
+    "data.validation]",
+)
+@with_option
 @snapshot_option
 @limit_option
 @click.option(
@@ -60,7 +68,8 @@ CONTINUE = "run the same command again to continue; finished replies are kept"
 @results_option
 def evaluate(
     run_name: str,
-    data: str | None,
+    data: tuple[str, ...],
+    others: tuple[str, ...],
     snapshot: str | None,
     limit: int | None,
     beam_width: int | None,
@@ -84,47 +93,63 @@ def evaluate(
 
     run = find_run(run_name, results)
     check_json_file(json_file)
-    ensure_readable(data, *references)
+    corpora: tuple[str | None, ...] = tuple(dict.fromkeys(data)) or (None,)
+    ensure_readable(*corpora, *references)
+    if references and len(corpora) > 1:
+        raise UserError("--reference belongs to one corpus; name a single one with --data")
     if run.config.task == "language_model":
-        ensure_unused(run.name, "limit", "beam_width", "overrides", "references", "baseline", "sent2vec", "output")
+        ensure_unused(
+            run.name, "limit", "beam_width", "overrides", "references", "baseline", "sent2vec", "output", "others"
+        )
         load_tensorflow_for(run)
         from seq2seq_chat.report.evaluate import evaluate_language_model, format_language_model_metrics
 
-        metrics = evaluate_language_model(run, data, snapshot)
-        _print(metrics, format_language_model_metrics(metrics), json_file)
+        sets = [evaluate_language_model(run, corpus, snapshot) for corpus in corpora]
+        _print(sets, format_language_model_metrics(sets), json_file)
         return
     if beam_width is not None:
         overrides = (*overrides, "decoding.method=beam", f"decoding.beam_width={beam_width}")
     other = find_snapshot(baseline, results) if baseline is not None else None
+    members = [find_snapshot(name, results) for name in others]
     load_tensorflow_for(run, *([other.run] if other is not None else []))
     with explain_missing_packages("evaluate"):
         from seq2seq_chat.report import evaluate as evaluation
-        from seq2seq_chat.report.scoring import format_metrics
+        from seq2seq_chat.report.scoring import format_metrics, format_test_sets
 
     with explain_interrupt(lambda: CONTINUE):
-        metrics = evaluation.evaluate(
-            run,
-            data,
-            snapshot,
-            limit,
-            overrides=overrides,
-            sent2vec=sent2vec,
-            folder=output,
-            references=references,
-            baseline=other,
-        )
-    _print(metrics, format_metrics(metrics), json_file)
+        sets = [
+            evaluation.evaluate(
+                run,
+                corpus,
+                snapshot,
+                limit,
+                overrides=overrides,
+                sent2vec=sent2vec,
+                folder=output,
+                references=references,
+                baseline=other,
+                members=members,
+            )
+            for corpus in corpora
+        ]
+    _print(sets, format_metrics(sets[0]) if len(sets) == 1 else format_test_sets(sets), json_file)
 
 
-def _print(metrics: dict[str, Any], table: str, json_file: str | None) -> None:
-    """Print the metrics, and write them to the --json file."""
+def _print(sets: list[dict[str, Any]], table: str, json_file: str | None) -> None:
+    """Print the metrics of test sets, and write them to the --json file: an object, or a list of several."""
     from seq2seq_chat.runs.json_lines import finite_or_null
     from seq2seq_chat.system.files import write_atomically
 
-    click.echo(f"{metrics['run']}, {metrics['snapshot']} (step {metrics['step']:,}), on {metrics['data']}")
+    metrics = sets[0]
+    run = ", with ".join([metrics["run"], *metrics.get("with", [])])
+    click.echo(
+        f"{run}, {metrics['snapshot']} (step {metrics['step']:,}), on {', '.join(each['data'] for each in sets)}"
+    )
     click.echo(table)
     if json_file:
-        write_atomically(json_file, json.dumps(finite_or_null(metrics), indent=2, ensure_ascii=False) + "\n")
+        finite = [finite_or_null(each) for each in sets]
+        content = finite if len(sets) > 1 else finite[0]
+        write_atomically(json_file, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 
 
 @click.command()

@@ -79,6 +79,13 @@ data_option = click.option(
     metavar="FILE",
     help="Corpus file, or a .tsv of pairs.  [default: the run's data.test, or else its data.validation]",
 )
+with_option = click.option(
+    "--with",
+    "others",
+    multiple=True,
+    metavar="RUN[:SNAPSHOT]",
+    help="Average the probabilities of the next word with those of another run of the same words. Can be repeated.",
+)
 limit_option = click.option(
     "--limit",
     type=click.IntRange(1),

@@ -83,15 +83,21 @@ class Training(Section):
     """optimizer"""
     learning_rate: PositiveFloat = 0.01
     """initial learning rate"""
+    weight_decay: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """share of each weight of matrices, times the learning rate, that every step subtracts, apart from the gradient;
+    with adam, this is AdamW (Loshchilov & Hutter 2019)"""
     momentum: Annotated[
         float,
         Field(ge=0, lt=1),
         AppliesIf("training.optimizer", "rmsprop", "sgd", error="applies to rmsprop and sgd only, but optimizer is {}"),
     ] = 0.0
     """momentum"""
-    learning_rate_schedule: Literal["constant", "exponential", "linear", "plateau"] = "constant"
-    """exponential: decay with every step; linear: fall to zero at the last step (Li et al. 2020); plateau: decay when
-    validations stop improving"""
+    learning_rate_schedule: Literal["constant", "exponential", "inverse_sqrt", "linear", "plateau"] = "constant"
+    """exponential: decay with every step; inverse_sqrt: fall with the square root of the step from the warm-up on
+    (Vaswani et al. 2017); linear: fall to zero at the last step (Li et al. 2020); plateau: decay when validations stop
+    improving"""
+    warmup_steps: Annotated[int, Field(ge=0, le=10**9)] = 0
+    """steps in which the learning rate rises from zero to where the schedule is"""
     learning_rate_decay: Annotated[float, Field(gt=0, lt=1), AppliesIf(SCHEDULE, "exponential", "plateau")] = 0.5
     """factor by which the learning rate decays"""
     learning_rate_decay_steps: Annotated[PositiveInt, AppliesIf(SCHEDULE, "exponential")] = 100_000
@@ -138,6 +144,9 @@ class Training(Section):
     """whether all target words of a batch share the sampled words, or each step of the decoder has its own"""
     candidate_sampler: Annotated[Literal["log_uniform", "uniform"], WITH_SAMPLED_SOFTMAX] = "log_uniform"
     """distribution of the sampled words: by their rank of frequency, or all alike"""
+    label_smoothing: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """share of the probability that the training loss demands of all words alike, rather than of the target (Szegedy et
+    al. 2016); the validation loss is without it"""
     deterministic: bool | None = None
     """bit-for-bit reproducible training, slower on a GPU; null: only without a GPU"""
     strategy: Annotated[
@@ -179,6 +188,8 @@ class Training(Section):
     def problems(self) -> Iterator[str]:
         if self.hours is not None and self.strategy == "multi_worker":
             yield "hours cannot be used with strategy multi_worker; set steps"
+        if self.label_smoothing and self.sampled_softmax is not None:
+            yield "label_smoothing needs the full softmax; set sampled_softmax to null"
         if self.micro_batches is not None and self.micro_batches > self.batch_size:
             yield f"micro_batches is {self.micro_batches}, but batch_size is only {self.batch_size}"
         if self.replicas is not None and self.batch_size % self.replicas:

@@ -11,7 +11,7 @@ from seq2seq_chat.config import Decoding
 from seq2seq_chat.data.batches import Bucket
 from seq2seq_chat.data.dataset import Dataset
 from seq2seq_chat.search.batches import ReplySearch
-from seq2seq_chat.search.engine import Block, BlockRequest, SampleScores
+from seq2seq_chat.search.engine import Block, BlockRequest, Engine, SampleScores
 
 MAX_LOGITS = 30e6  # tokens times vocabulary size: bounds the memory of the full softmax
 
@@ -19,16 +19,8 @@ States = list[np.ndarray]
 """The parts of a language model's state, [rows, hidden] each."""
 
 
-class ExactScorer(Protocol):
+class SampleScorer(Protocol):
     """Computes exact log-probabilities of targets."""
-
-    source_steps: int
-    target_steps: int
-
-    def log_probabilities(
-        self, source: np.ndarray, source_lengths: np.ndarray, target: np.ndarray, target_lengths: np.ndarray
-    ) -> np.ndarray:
-        """log P(target | source) of pairs in nats, [n]; see :meth:`Scorer.log_probabilities`."""
 
     def score_samples(
         self, dataset: Dataset, buckets: Sequence[Bucket], reverse: bool, indices: np.ndarray
@@ -40,13 +32,13 @@ class ReplyEngine(Protocol):
     """A model of conversations or translations, as a chatbot uses it."""
 
     @property
-    def scorer(self) -> ExactScorer:
-        """Scores targets with the model."""
+    def steps(self) -> Engine:
+        """Computes the steps of searches."""
 
     def fingerprint(self) -> str:
         """SHA-256 of the current weights, in hex."""
 
-    def sample_scorer(self, max_rows: int) -> ExactScorer:
+    def sample_scorer(self, max_rows: int) -> SampleScorer:
         """A scorer for batches of up to ``max_rows`` samples, which counts correct tokens."""
 
     def search(self, decoding: Decoding) -> ReplySearch:

@@ -19,6 +19,7 @@ from seq2seq_chat.config import Config
 from seq2seq_chat.engines.onnx.manifest import write_manifest
 from seq2seq_chat.engines.onnx.writer import describe_graphs, model_graphs
 from seq2seq_chat.export import ExportError, ensure_empty, new_folder
+from seq2seq_chat.runs.model_card import write_model_card
 from seq2seq_chat.runs.run import LATEST, Run
 from seq2seq_chat.system.errors import EVALUATION_PACKAGES
 from seq2seq_chat.system.files import write_atomically
@@ -72,6 +73,7 @@ def export_onnx(
             write_atomically(temporary / name, _serialize(name, graph))
         trained.codecs.save(temporary)
         Run(temporary).save_config(config)
+        write_model_card(run, temporary)
         frequent = trained.codecs.source.vocabulary.words[len(SPECIAL_WORDS) :]
         write_atomically(temporary / "README.txt", readme(about, frequent[:4]))
         for name, packages in requirements(config).items():

@@ -52,6 +52,7 @@ class LanguageModel(tf.Module):
         truncation: Truncation,
         random: RandomContext | None = None,
         sampled_words: SampledWords | None = None,
+        label_smoothing: float = 0.0,
     ) -> tuple[Loss, States]:
         """The cross-entropy of an update, and the state that the next one starts from.
 
@@ -61,6 +62,7 @@ class LanguageModel(tf.Module):
             truncation: which tokens count, and where gradients end.
             random: for dropout; None for none.
             sampled_words: estimate the loss from these words (sampled softmax); None for the exact loss.
+            label_smoothing: share of the probability that belongs to all words alike, without sampled words.
         """
         vectors = dropout(self.target_embedding(tf.transpose(batch.inputs)), random, "decoder/words")
         inputs = self.decoder.project_inputs(vectors)
@@ -79,7 +81,7 @@ class LanguageModel(tf.Module):
         hidden = dropout(self.decoder.combine(tf.stack(outputs[first:]), None, inputs.maxout[first:]), random, "output")
         hidden, targets = hidden[: batch.end - first], tf.transpose(batch.targets)[first : batch.end]
         hidden, targets = tf.reshape(hidden, [-1, hidden.shape[-1]]), tf.reshape(targets, [-1])
-        return Loss.of_tokens(self.output.loss(hidden, targets, sampled_words)), carried
+        return Loss.of_tokens(self.output.loss(hidden, targets, sampled_words, smoothing=label_smoothing)), carried
 
     def read(self, inputs: tf.Tensor, states: States) -> tuple[tf.Tensor, States]:
         """Read any number of tokens, without dropout and gradients.

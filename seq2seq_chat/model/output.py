@@ -67,12 +67,23 @@ class Output(tf.Module):
         return tf.transpose(self.words)
 
     def loss(
-        self, hidden: tf.Tensor, targets: tf.Tensor, sample: SampledWords | None, positions: tf.Tensor | None = None
+        self,
+        hidden: tf.Tensor,
+        targets: tf.Tensor,
+        sample: SampledWords | None,
+        positions: tf.Tensor | None = None,
+        smoothing: float = 0.0,
     ) -> tf.Tensor:
-        """:meth:`sampled_loss` with a sample, :meth:`full_loss` without one."""
-        if sample is None:
-            return self.full_loss(hidden, targets)
-        return self.sampled_loss(hidden, targets, sample, positions)
+        """:meth:`sampled_loss` with a sample; :meth:`smoothed_loss`, or :meth:`full_loss`, without one."""
+        if sample is not None:
+            return self.sampled_loss(hidden, targets, sample, positions)
+        return self.smoothed_loss(hidden, targets, smoothing) if smoothing else self.full_loss(hidden, targets)
+
+    def smoothed_loss(self, hidden: tf.Tensor, targets: tf.Tensor, smoothing: float) -> tf.Tensor:
+        """Cross-entropy with a share of the probability on all words alike and the rest on the target: [tokens]."""
+        share = smoothing / self.vocabulary_size
+        labels = tf.one_hot(targets, self.vocabulary_size, on_value=1 - smoothing + share, off_value=share)
+        return tf.nn.softmax_cross_entropy_with_logits(labels, self.logits(hidden))
 
     def full_loss(self, hidden: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
         """Cross-entropy over the entire vocabulary. hidden: [tokens, hidden], targets: [tokens] → nats: [tokens]."""

@@ -93,6 +93,7 @@ class Seq2Seq(tf.Module):
         *,
         random: RandomContext | None = None,
         sampled_words: SampledWords | None = None,
+        label_smoothing: float = 0.0,
     ) -> Loss:
         """The cross-entropy of the target words, each given those before it (teacher forcing).
 
@@ -102,11 +103,12 @@ class Seq2Seq(tf.Module):
                 without a sample.
             random: for dropout and scheduled sampling; None for neither.
             sampled_words: estimate the loss from these words (sampled softmax); None for the exact loss.
+            label_smoothing: share of the probability that belongs to all words alike, without sampled words.
         """
         hidden, words, positions = self.teacher_forced(source, source_lengths, target, target_lengths, random)
         if sampled_words is not None and sampled_words.words.shape.rank == 2:
             sampled_words = sampled_words._replace(words=sampled_words.words[: target.shape[1]])
-        return Loss.of_tokens(self.output.loss(hidden, words, sampled_words, positions))
+        return Loss.of_tokens(self.output.loss(hidden, words, sampled_words, positions, label_smoothing))
 
     def teacher_forced(
         self,

@@ -51,6 +51,7 @@ def evaluate(
     folder: str | Path | None = None,
     references: Sequence[str | Path] = (),
     baseline: RunSnapshot | None = None,
+    members: Sequence[RunSnapshot] = (),
 ) -> dict[str, Any]:
     """Evaluate one snapshot of a run; see :func:`compute_all_metrics`. An interrupted evaluation is resumed.
 
@@ -64,6 +65,7 @@ def evaluate(
         folder: where to keep the predictions; None for the run's own folder.
         references: files of further references, with a line for each sample of the corpus.
         baseline: a run to compare the scores with, evaluated on the same samples.
+        members: further members of an ensemble, whose probabilities are averaged.
 
     Raises:
         UserError: There is no corpus to evaluate on, or the run cannot be loaded; an override is not valid; a file of
@@ -81,7 +83,7 @@ def evaluate(
         ensure_comparable(run, corpus_file, baseline.run, baseline_corpus, limit)
     further = read_references(references, corpus_file, run.codecs, run.config.data, limit)
     warn_of_edits(corpus_paths(corpus_file))
-    loaded = LoadedRun(run, snapshot)
+    loaded = LoadedRun(run, snapshot, members)
     if sent2vec is not None:
         Sent2Vec.load(sent2vec)  # the same
     predictions = predict(loaded, corpus_file, output, limit=limit, decoding=decodings[0])
@@ -104,6 +106,7 @@ def evaluate(
         comparison["decoding"] = searches[1]
     return {
         "run": run.name,
+        "with": list(map(str, members)),
         "task": run.config.task,
         "snapshot": snapshot or "latest",
         "step": loaded.step,
@@ -298,15 +301,17 @@ def evaluate_language_model(run: Run, data: str | Path | None = None, snapshot: 
     }
 
 
-def format_language_model_metrics(metrics: dict[str, Any]) -> str:
-    """The results of :func:`evaluate_language_model` for a terminal."""
-    unit = metrics["tokens_are"].removesuffix("s")
-    rows = [
-        [f"loss, nats per {unit}", f"{metrics['loss']:.4f}"],
-        [f"loss, bits per {unit}", f"{metrics['loss_bits']:.4f}"],
-        ["perplexity", f"{metrics['perplexity']:.2f}"],
-        [f"{unit} accuracy", f"{metrics['token_accuracy']:.2%}"],
-        ["unknown", f"{metrics['unknown_share']:.2%}"],
-        [metrics["tokens_are"], f"{metrics['tokens']:,}"],
-    ]
-    return format_table(rows, "lr")
+def format_language_model_metrics(sets: Sequence[dict[str, Any]]) -> str:
+    """The results of :func:`evaluate_language_model` for a terminal, with a column for each text."""
+    unit = sets[0]["tokens_are"].removesuffix("s")
+    header = [["", *(each["data"] for each in sets)]] if len(sets) > 1 else []
+    rows = (
+        (f"loss, nats per {unit}", "loss", ".4f"),
+        (f"loss, bits per {unit}", "loss_bits", ".4f"),
+        ("perplexity", "perplexity", ".2f"),
+        (f"{unit} accuracy", "token_accuracy", ".2%"),
+        ("unknown", "unknown_share", ".2%"),
+        (sets[0]["tokens_are"], "tokens", ","),
+    )
+    values = [[label, *(format(each[key], form) for each in sets)] for label, key, form in rows]
+    return format_table([*header, *values], "lr")

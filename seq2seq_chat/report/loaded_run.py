@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from seq2seq_chat.chat.chatbot import Chatbot
 from seq2seq_chat.chat.load import load_engine
-from seq2seq_chat.engines import ExactScorer
+from seq2seq_chat.engines import SampleScorer
+from seq2seq_chat.runs.find import RunSnapshot
 from seq2seq_chat.runs.run import LATEST, Run, RunError, snapshot_name, snapshot_step
 
 if TYPE_CHECKING:
@@ -30,10 +32,10 @@ class LoadedRun:
         step: training steps of the current weights.
     """
 
-    def __init__(self, run: Run, snapshot: str | None = None) -> None:
-        """Load a run; see :func:`load_engine` for the exceptions raised."""
+    def __init__(self, run: Run, snapshot: str | None = None, others: Sequence[RunSnapshot] = ()) -> None:
+        """Load a run; see :func:`load_engine` for ``others`` and the exceptions raised."""
         self.run, self.config = run, run.config
-        loaded = load_engine(run, snapshot)
+        loaded = load_engine(run, snapshot, others=others)
         self.codecs, self.step = loaded.codecs, loaded.step
         self.snapshot = snapshot or LATEST
         self.chatbot = Chatbot(loaded.engine, self.codecs, self.config, results=run.results)
@@ -64,7 +66,7 @@ class LoadedRun:
         self._engine.assign(trained.model)
         self.step, self.snapshot = trained.step, name
 
-    def scorer(self, max_rows: int) -> ExactScorer:
+    def scorer(self, max_rows: int) -> SampleScorer:
         """The scorer for batches of up to ``max_rows`` samples, which counts correct tokens."""
         return self.chatbot.engine.sample_scorer(max_rows)
 

@@ -156,12 +156,6 @@ def format_metrics(metrics: dict[str, Any]) -> str:
         columns["new targets"] = metrics["without_leaked_targets"]
 
     labels = LABELS[metrics["task"]]._asdict()
-    rows = [["", *columns]]
-    for name, key, form in _ROWS:
-        if key not in SCORE_KEYS:
-            rows.append([name.format(**labels), *(_value(column, key, form) for column in columns.values())])
-        elif label := metrics[f"{key}_label"]:
-            rows.append([label, *(format_score(column, key) for column in columns.values())])
     notes = {
         **{metrics[f"{key}_label"]: metrics[f"{key}_signature"] for key in SCORE_KEYS if metrics[f"{key}_label"]},
         "±": "half the width of the 95 % interval, from {resamples:,} bootstrap resamples".format(
@@ -178,10 +172,28 @@ def format_metrics(metrics: dict[str, Any]) -> str:
     if metrics["baseline"]:
         notes["baseline"] = metrics["baseline"]["decoding"]
     score = metrics["bleu_by_source_length_label"]
-    tables = [rows, format_lengths(metrics["bleu_by_source_length"], labels["source"], score)]
+    tables = [_rows(columns, metrics), format_lengths(metrics["bleu_by_source_length"], labels["source"], score)]
     if metrics["baseline"]:
         tables.append(_baseline_rows(metrics))
     return "\n\n".join([*(format_table(table, "lr") for table in tables), format_table(list(notes.items()))])
+
+
+def format_test_sets(sets: Sequence[dict[str, Any]]) -> str:
+    """The metrics of a run on several test sets for a terminal, with a column for each."""
+    names = [Path(each["data"]).name for each in sets]
+    names = names if len(set(names)) == len(names) else [each["data"] for each in sets]
+    return format_table(_rows(dict(zip(names, sets, strict=True)), sets[0]), "lr")
+
+
+def _rows(columns: dict[str, dict[str, Any]], metrics: dict[str, Any]) -> list[list[str]]:
+    """The rows of a table of metrics; ``metrics`` says which scores there are."""
+    labels, rows = LABELS[metrics["task"]]._asdict(), [["", *columns]]
+    for name, key, form in _ROWS:
+        if key not in SCORE_KEYS:
+            rows.append([name.format(**labels), *(_value(column, key, form) for column in columns.values())])
+        elif label := metrics[f"{key}_label"]:
+            rows.append([label, *(format_score(column, key) for column in columns.values())])
+    return rows
 
 
 def _value(column: dict[str, Any] | None, key: str, form: str) -> str:

@@ -17,6 +17,7 @@
       history.jsonl       one line per start: time, environment, step, changed settings, what it was initialized from
       answers.jsonl       replies to the same questions by checkpoints, one line each
       notes.json          a star and a text of people, if there are any
+      MODEL_CARD.md       what the model is and what it cannot do, for people; written at the end, and with exports
       end.json            how the last training ended; missing if it is running or was killed
 
 An exported model is a folder with ``model.json``, which has the first files of a run and its model in another form.

@@ -22,8 +22,10 @@ from seq2seq_chat.search.records import Recorder, SearchStep
 MAX_ROWS = 640  # hypotheses decoded together: bounds the memory of the logits, [rows, vocabulary]
 
 Seeds = int | Sequence[int] | npt.NDArray[np.int64]
-SearchBatch = Callable[[np.ndarray, np.ndarray, np.ndarray], Hypotheses]
-"""(source: ids [batch, source steps], lengths: [batch], random numbers: [batch, n, steps]) → hypotheses."""
+Prefixes = Sequence[Sequence[int]]
+"""Ids of the words that the reply to each utterance starts with; no sequence if none starts with any."""
+SearchBatch = Callable[[np.ndarray, np.ndarray, np.ndarray, Prefixes], Hypotheses]
+"""(source: ids [batch, source steps], lengths: [batch], random numbers: [batch, n, steps], prefixes) → hypotheses."""
 
 
 WholeSearch = Callable[[np.ndarray, np.ndarray, Seeds | None], Hypotheses]
@@ -47,11 +49,13 @@ class ReplySearch:
         self.engine, self._decoding, self._steps, self._source_steps = engine, decoding, steps, source_steps
         self._graph = graph
 
-    def __call__(self, source: np.ndarray, lengths: np.ndarray, seed: Seeds | None = None) -> Hypotheses:
+    def __call__(
+        self, source: np.ndarray, lengths: np.ndarray, seed: Seeds | None = None, prefixes: Prefixes = ()
+    ) -> Hypotheses:
         """Search for replies to encoded utterances; see :func:`search_in_batches`."""
-        if self._graph is not None:
+        if self._graph is not None and not prefixes:
             return self._graph(source, lengths, seed)
-        return search_in_batches(self._search, self._decoding, self._steps, source, lengths, seed)
+        return search_in_batches(self._search, self._decoding, self._steps, source, lengths, seed, prefixes)
 
     def watch(self, source: np.ndarray, length: np.ndarray, prefix: Sequence[int] = ()) -> Iterator[SearchStep]:
         """Yield the steps of the beam search for one utterance.
@@ -79,14 +83,14 @@ class ReplySearch:
         uniform = uniform_numbers(seeds, source, samples_of(self._decoding), self._steps)
         return [self._begin(uniform[row : row + 1], watch) for row, watch in enumerate(on_step)]
 
-    def _search(self, source: np.ndarray, lengths: np.ndarray, uniform: np.ndarray) -> Hypotheses:
-        return run_search(self.engine, self._begin(uniform), self.engine.start(source, lengths))
+    def _search(self, source: np.ndarray, lengths: np.ndarray, uniform: np.ndarray, prefixes: Prefixes) -> Hypotheses:
+        return run_search(self.engine, self._begin(uniform, None, prefixes), self.engine.start(source, lengths))
 
-    def _begin(self, uniform: np.ndarray, on_step: OnHypotheses | None = None) -> Search:
+    def _begin(self, uniform: np.ndarray, on_step: OnHypotheses | None, prefixes: Prefixes = ()) -> Search:
         size, decoding = SearchSize(len(uniform), self._steps, self._source_steps), self._decoding
         if decoding.method == "beam":
-            return beam_search(size, decoding, on_step=on_step)
-        return sequential_search(size, decoding, on_step=on_step, uniform=uniform if samples_of(decoding) else None)
+            return beam_search(size, decoding, prefixes, on_step)
+        return sequential_search(size, decoding, prefixes, on_step, uniform if samples_of(decoding) else None)
 
 
 def samples_of(decoding: Decoding) -> int:
@@ -101,6 +105,7 @@ def search_in_batches(
     source: np.ndarray,
     lengths: np.ndarray,
     seed: Seeds | None,
+    prefixes: Prefixes = (),
 ) -> Hypotheses:
     """Search for replies to encoded utterances: [n, n_best, …].
 
@@ -113,6 +118,7 @@ def search_in_batches(
         source: Ids int32 [n, source steps].
         lengths: int32 [n].
         seed: Of sampling: one for each utterance, or one for all; None for a new one at every call.
+        prefixes: What the replies start with.
     """
     samples = samples_of(decoding)
     size = max(1, MAX_ROWS // max(1, decoding.beam_width if decoding.method == "beam" else samples))
@@ -122,7 +128,8 @@ def search_in_batches(
     for start in range(0, max(1, len(source)), size):
         rows = order[start : start + size]
         uniform = uniform_numbers(seeds[rows], source[rows], samples, steps)
-        batches.append(search(source[rows], lengths[rows], uniform))
+        starts = [prefixes[row] for row in rows] if prefixes else ()
+        batches.append(search(source[rows], lengths[rows], uniform, starts))
     positions = np.argsort(order)
     return Hypotheses(*(np.concatenate(field)[positions] for field in zip(*batches, strict=True)))
 

@@ -131,7 +131,9 @@ class StepRequest(NamedTuple):
     words: npt.NDArray[np.int32]  # the last word of each, [rows]
     parents: npt.NDArray[np.int32]  # row of the step before whose state each continues, at first the utterance: [rows]
     edits: Edits
-    k: int = 1  # next words to return, at least 1; fewer if the vocabulary is smaller
+    k: int = (
+        1  # next words to return, fewer if the vocabulary is smaller; 0: all of it, in the order of ids: [1, words]
+    )
     sampling: Sampling | None = None  # to sample one next word, rather than to return the most probable ones
     forced: npt.NDArray[np.int32] | None = None  # words whose log-probabilities are needed, [rows]
     reported: int = 0  # most probable words to report although rules may forbid them

@@ -158,6 +158,8 @@ def choose_words(
     if request.sampling is not None:
         probabilities = truncated_softmax(logits, request.sampling.distribution)
         words = sample_words(probabilities, request.sampling.uniform)[:, np.newaxis]
+    elif not request.k:
+        words = np.arange(logits.shape[1])[np.newaxis]
     elif request.k == 1:
         words = logits.argmax(axis=1)[:, np.newaxis]
     else:
@@ -183,7 +185,7 @@ def choose_words(
 def candidates(request: StepRequest) -> int | None:
     """How many of the most probable words a step needs, to have enough when some are forbidden; None: all logits."""
     edits = request.edits
-    if request.sampling is not None or request.forced is not None or len(edits.penalized):
+    if request.sampling is not None or request.forced is not None or len(edits.penalized) or not request.k:
         return None
     forbidden = int(np.bincount(edits.forbidden[:, 0]).max()) if len(edits.forbidden) else 0
     return max(request.k + len(edits.banned) + forbidden, request.reported)

@@ -18,6 +18,7 @@ from seq2seq_chat.data.build_codecs import build_codecs, named_files
 from seq2seq_chat.data.corpus_file import warn_of_edits
 from seq2seq_chat.model.execution import micro_batch_count, share_cores
 from seq2seq_chat.runs.find import RunSnapshot
+from seq2seq_chat.runs.model_card import write_model_card
 from seq2seq_chat.runs.run import Run, create_run
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.files import remove_folder
@@ -128,6 +129,8 @@ def _train(session: Session) -> None:
                 signal_number = trainer.train()
             interrupted = None if signal_number is None else Interrupted(run, signal_number)
             state, reason = ("interrupted", str(interrupted)) if interrupted else ("finished", None)
+            if not interrupted:
+                write_model_card(run, run.path)
             run.record_end(state, trainer.state.step, reason)
         except (TrainingDiverged, WorkerLost, UserError, OSError, tf.errors.ResourceExhaustedError) as error:
             failure = _gone(run) if run.is_gone else _training_failed(error, session)

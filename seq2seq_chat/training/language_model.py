@@ -155,7 +155,7 @@ class LanguageModelLoss:
     """
 
     def __init__(self, model: LanguageModel, settings: Training) -> None:
-        self._model, self._truncation, self._state_reset = model, settings.truncation, settings.state_reset
+        self._model, self._truncation, self._settings = model, settings.truncation, settings
         self.micro_batches = micro_batch_count(model.config, settings)
         layers = enumerate(model.decoder.cells)
         names = [f"state/layer{layer}/{field}" for layer, cell in layers for field in cell.STATE._fields]
@@ -186,7 +186,9 @@ class LanguageModelLoss:
         inputs, targets, start, end, *carried = tensors
         states: States = tf.nest.pack_sequence_as(self._zero, carried)
         batch = TextBatch(inputs, targets, start, end, is_first=np.bool_(False))
-        loss, states = self._model.loss(batch, states, self._truncation, random, sampled_words)
+        loss, states = self._model.loss(
+            batch, states, self._truncation, random, sampled_words, self._settings.label_smoothing
+        )
         return loss, tf.nest.flatten(states)
 
     def carry(self, states: Sequence[list[tf.Tensor]]) -> None:
@@ -196,6 +198,6 @@ class LanguageModelLoss:
     def _resets(self, random: RandomContext) -> tf.Tensor:
         """Which streams forget their state, bool [streams, 1]."""
         rows = [self.variables[0].shape[0], 1]
-        if not self._state_reset:
+        if not self._settings.state_reset:
             return tf.zeros(rows, tf.bool)
-        return tf.random.stateless_uniform(rows, random.stateless_seed("state_reset")) < self._state_reset
+        return tf.random.stateless_uniform(rows, random.stateless_seed("state_reset")) < self._settings.state_reset

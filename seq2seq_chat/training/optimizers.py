@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
@@ -97,19 +99,25 @@ class Schedule:
 
         ::
 
-            constant      rate
-            exponential   rate · decay^(step / decay steps)
-            linear        rate · (1 - step / steps)
-            plateau       rate · decay^drops
+            constant       rate
+            exponential    rate · decay^(step / decay steps)
+            inverse_sqrt   rate · √(warm-up / (step + 1)), from the last step of the warm-up on
+            linear         rate · (1 - step / steps)
+            plateau        rate · decay^drops
+
+        During the warm-up, this times (step + 1) / warm-up.
         """
-        settings = self.settings
+        settings, warmup = self.settings, max(1, self.settings.warmup_steps)
+        rate = settings.learning_rate * min(1.0, (step + 1) / warmup)
         if settings.learning_rate_schedule == "linear":
-            return settings.learning_rate * max(0.0, 1 - step / settings.steps)
+            return rate * max(0.0, 1 - step / settings.steps)
         if settings.learning_rate_schedule == "exponential":
-            return settings.learning_rate * settings.learning_rate_decay ** (step / settings.learning_rate_decay_steps)
+            return rate * settings.learning_rate_decay ** (step / settings.learning_rate_decay_steps)
+        if settings.learning_rate_schedule == "inverse_sqrt":
+            return rate * math.sqrt(warmup / max(warmup, step + 1))
         if settings.learning_rate_schedule == "plateau":
-            return settings.learning_rate * settings.learning_rate_decay ** self.state["falls"]
-        return settings.learning_rate
+            return rate * settings.learning_rate_decay ** self.state["falls"]
+        return rate
 
     def record_validation(self, improved: bool) -> bool:
         """Count a validation; returns whether the learning rate drops because of it."""
@@ -183,6 +191,31 @@ def _format_version(version: tuple[int, ...]) -> str:
     return ".".join(str(part) for part in version)
 
 
+def _with_decay(kind: Any) -> Any:
+    """A class of optimizers that also subtract rate · decay rate · w from matrices w at each step."""
+
+    class WithDecay(kind):
+        def __init__(self, learning_rate: float, decay_rate: float, **options: Any) -> None:
+            super().__init__(learning_rate, name=kind.__name__, **options)
+            self._decay_rate = decay_rate
+
+        def _decay(self, variable: Any) -> contextlib.AbstractContextManager[Any]:
+            if variable.shape.rank < 2:  # a bias
+                return contextlib.nullcontext()
+            rate = self._decayed_lr(tf.float32) * self._decay_rate
+            return tf.control_dependencies([variable.assign_sub(rate * variable.read_value())])
+
+        def _resource_apply_dense(self, grad: Any, var: Any, apply_state: Any = None) -> Any:
+            with self._decay(var):
+                return super()._resource_apply_dense(grad, var, apply_state)
+
+        def _resource_apply_sparse_duplicate_indices(self, grad: Any, var: Any, indices: Any, **options: Any) -> Any:
+            with self._decay(var):
+                return super()._resource_apply_sparse_duplicate_indices(grad, var, indices, **options)
+
+    return WithDecay
+
+
 def build_optimizer(settings: Training) -> Any:
     """Build the configured Keras optimizer.
 
@@ -205,5 +238,7 @@ def build_optimizer(settings: Training) -> Any:
         "rmsprop": (keras.RMSprop, {"momentum": settings.momentum}),
         "sgd": (keras.SGD, {"momentum": settings.momentum}),
     }[settings.optimizer]
+    if settings.weight_decay:
+        kind, options = _with_decay(kind), {**options, "decay_rate": settings.weight_decay}
     optimizer = kind(settings.learning_rate, **options)
     return tf.keras.mixed_precision.LossScaleOptimizer(optimizer) if settings.precision == "float16" else optimizer

@@ -210,7 +210,7 @@ class SampleLoss:
     """The loss of samples, each with a source and a target; the batch is a :class:`Batch`. See :class:`TaskLoss`."""
 
     def __init__(self, model: Seq2Seq, settings: Training) -> None:
-        self._model = model
+        self._model, self._smoothing = model, settings.label_smoothing
         self.micro_batches = micro_batch_count(model.config, settings)
 
     def tokens(self, batch: Tensors) -> tf.Tensor:
@@ -222,7 +222,8 @@ class SampleLoss:
     def loss(
         self, tensors: Tensors, random: RandomContext, sampled_words: SampledWords | None
     ) -> tuple[Loss, list[tf.Tensor]]:
-        return self._model.loss(*tensors, random=random, sampled_words=sampled_words), []
+        loss = self._model.loss(*tensors, random=random, sampled_words=sampled_words, label_smoothing=self._smoothing)
+        return loss, []
 
     def carry(self, states: Sequence[list[tf.Tensor]]) -> None:
         """Samples carry no state."""

@@ -583,7 +583,7 @@ class Shouting:
 
     config = Config(name="loud", task="translation", data=Data(train="x.tsv"))
 
-    def reply(self, text: str, decoding: Decoding, history: list[str]) -> Reply:
+    def reply(self, text: str, decoding: Decoding, history: list[str], prefix: str = "") -> Reply:
         assert history == []
         words = text.split()
         unread = max(0, len(words) - 4)

@@ -47,7 +47,7 @@ def test_the_files_of_a_run(trained: tuple[Path, Any], tiny_config: Path) -> Non
     assert json.loads((run / "config.json").read_text(encoding="utf-8"))["training"]["keep_checkpoints"] == 3
     assert {path.name for path in run.iterdir()} == {
         *("config.json", "environment.json", "vocabulary.txt", "metrics.jsonl", "samples.jsonl", "train.log"),
-        *("history.jsonl", "end.json", "checkpoints", "snapshots", "tensorboard", "lock"),
+        *("history.jsonl", "MODEL_CARD.md", "end.json", "checkpoints", "snapshots", "tensorboard", "lock"),
     }
     checkpoints = {path.name for path in (run / "checkpoints").iterdir()}
     assert checkpoints == {"0000000010.npz", "0000000015.npz", "0000000020.npz", "best.npz"}  # three are kept

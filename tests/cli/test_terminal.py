@@ -33,7 +33,7 @@ class Recorder:
     def reply(self, text: str, decoding: Decoding) -> Reply:
         return self.replies([text], decoding)[0]
 
-    def replies(self, texts: list[str], decoding: Decoding) -> list[Reply]:
+    def replies(self, texts: list[str], decoding: Decoding, prefixes: object = ()) -> list[Reply]:
         self.read += texts
         hypothesis = Hypothesis(self._text, ["o", "k"], -1.0, True, [], -1.0)
         return [Reply(self._text, [hypothesis], [], [], 0.1) for _ in texts]

@@ -54,6 +54,21 @@ def test_words_are_a_function_of_seed_and_step() -> None:
     assert np.any(WordSampler(1000, 64, seed=2)(tf.constant(5)).words != first)
 
 
+def test_label_smoothing_equals_the_cross_entropy_with_both_distributions() -> None:
+    """And its gradient pulls the logits towards the smoothed labels: p - q."""
+    output = Output(Model(hidden_size=8, embedding_size=4, projection_size=None), 30, seed=1)
+    rng = np.random.default_rng(0)
+    hidden, targets = rng.standard_normal([5, 8]).astype(np.float32), rng.integers(0, 30, 5).astype(np.int32)
+    logits = hidden @ output.words.numpy().T
+    log_p = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
+    expected = -0.9 * log_p[np.arange(5), targets] - 0.1 * log_p.mean(axis=1)
+    with tf.GradientTape() as tape:
+        loss = output.loss(tf.constant(hidden), tf.constant(targets), None, smoothing=0.1)
+    np.testing.assert_allclose(loss, expected, rtol=1e-5)
+    labels = np.eye(30)[targets] * 0.9 + 0.1 / 30
+    np.testing.assert_allclose(tape.gradient(loss, output.bias), (np.exp(log_p) - labels).sum(axis=0), atol=1e-5)
+
+
 @pytest.mark.parametrize("steps", [None, 7])
 def test_loss_equals_the_paper(steps: int | None) -> None:
     """Cross-entropy over target and sampled words, logits minus log Q, accidental hits excluded."""

@@ -275,6 +275,21 @@ def test_evaluate_from_the_command_line(cli: Cli, run_copy: Path, corpora: Path,
     assert len(list((run_copy / "evaluation").glob("sent2vec_*.bin"))) == 1  # trained, as no model was given
 
 
+def test_several_corpora_have_a_column_each(cli: Cli, run_copy: Path, corpora: Path, tmp_path: Path) -> None:
+    arguments = ("evaluate", run_copy, "--limit", 6, "--json", tmp_path / "metrics.json")
+    files, single = [corpora / "validation.txt", corpora / "train.txt"], []
+    for file in files:
+        assert cli(*arguments, "--data", file).status == 0
+        single.append(json.loads((tmp_path / "metrics.json").read_text(encoding="utf-8")))
+    result = cli(*arguments, *(part for file in files for part in ("--data", file)))
+    assert json.loads((tmp_path / "metrics.json").read_text(encoding="utf-8")) == single
+    lines = result.out.splitlines()
+    assert lines[1].split() == ["validation.txt", "train.txt"]
+    assert lines[2].split()[-2:] == [f"{metrics['loss']:.4f}" for metrics in single]
+    both = (*arguments, "--data", files[0], "--data", files[1])
+    assert "name a single one with --data" in cli(*both, "--reference", files[0]).error_message
+
+
 def test_runs_with_the_same_output_have_their_own_sentence_vectors(
     tiny_run: Path, run_copy: Path, corpora: Path, tmp_path: Path
 ) -> None:

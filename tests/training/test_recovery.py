@@ -70,11 +70,13 @@ def settings(tiny_settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def text_settings(tiny_settings: dict[str, Any]) -> dict[str, Any]:
-    """The same for a language model of two layers, whose state is carried from step to step."""
+    """The same for a language model of two layers, whose state is carried from step to step, with a warm-up."""
     changed = settings(tiny_settings)
     model = {key: changed["model"][key] for key in ("hidden_size", "embedding_size", "projection_size", "dropout")}
     data = {key: changed["data"][key] for key in ("train", "validation")}
     training = {key: value for key, value in changed["training"].items() if key != "validation_limit"}
+    training |= {"sampled_softmax": None, "label_smoothing": 0.1, "weight_decay": 0.01}
+    training |= {"learning_rate_schedule": "inverse_sqrt", "warmup_steps": 20}
     return {
         "name": "killed",
         "task": "language_model",

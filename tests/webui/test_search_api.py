@@ -112,6 +112,9 @@ def test_forced_words_start_every_hypothesis(shared_client: FlaskClient) -> None
     words = words_of(forced)
     for one in end.ranking:
         assert words[one.node][:3] == [*prefix[:2], "<unknown>"]
+    known = prefix[:2]
+    _, of_text, end_of_text = lines_of(post(shared_client, prefix=" ".join(known)))
+    assert words_of(of_text)[end_of_text.ranking[0].node][:2] == known
     (again,) = [one for one in forced[1].expansions[0].candidates if one.fate == "kept"]
     assert (again.word, again.score) == (second.word, pytest.approx(second.score, abs=1e-3))
     assert {one.fate for one in forced[1].expansions[0].candidates} == {"kept", "not_forced"}
@@ -134,7 +137,7 @@ def test_a_text_without_tokens_and_the_weights_of_a_step(shared_client: FlaskCli
         ({"step": 7}, 404, "run tiny has no weights of step 7 any more; its newest are of step 20"),
         ({"step": 20, "snapshot": "10"}, 404, "run tiny has no weights of step 20 any more; these are of step 10"),
         ({"text": "a" * 10_001}, 413, "10,000 characters"),
-        ({"prefix": "yes"}, 400, "prefix"),
+        ({"prefix": "nonsense"}, 400, "the model does not write nonsense, which the prefix has"),
         ({"prefix": [3]}, 400, "prefix"),
         ({"decoding": {"method": "sample"}}, 400, "only beam search can be watched"),
         ({"decoding": {"beam_width": 101}}, 400, "at most 100"),

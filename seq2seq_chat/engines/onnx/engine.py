@@ -13,8 +13,6 @@ import onnxruntime
 
 from seq2seq_chat.checkpoint.arrays import TrainedWeights
 from seq2seq_chat.config import Config, Decoding, Model
-from seq2seq_chat.data.batches import Batches, Bucket
-from seq2seq_chat.data.dataset import Dataset
 from seq2seq_chat.engines.onnx.manifest import (
     CHECKSUM,
     ENCODER_FILE,
@@ -23,6 +21,7 @@ from seq2seq_chat.engines.onnx.manifest import (
     ExportedModelError,
     read_manifest,
 )
+from seq2seq_chat.engines.scorer import StepScorer
 from seq2seq_chat.runs.run import MODEL_FILE
 from seq2seq_chat.search.batches import ReplySearch
 from seq2seq_chat.search.engine import (
@@ -31,7 +30,6 @@ from seq2seq_chat.search.engine import (
     Block,
     BlockRequest,
     Rows,
-    SampleScores,
     StepOutput,
     StepRequest,
 )
@@ -45,7 +43,6 @@ from seq2seq_chat.search.logit_rules import (
     truncated_softmax,
 )
 from seq2seq_chat.system.errors import UserError
-from seq2seq_chat.text.vocabulary import GO
 
 Arrays: TypeAlias = list[np.ndarray]
 """The state of a model, or what it attends to: [rows, …] each."""
@@ -190,57 +187,6 @@ def open_session(graph: Path | bytes, manifest: Mapping[str, Any]) -> onnxruntim
         ) from error
 
 
-MAX_ROWS = 128  # scored together
-
-
-class ArrayScorer:
-    """Scores targets given their sources, word by word; see :class:`seq2seq_chat.engines.tensorflow.scorer.Scorer`."""
-
-    def __init__(self, model: OnnxModel, config: Model) -> None:
-        self._model = model
-        self.source_steps, self.target_steps = config.encoder_steps, config.decoder_steps
-
-    def log_probabilities(
-        self, source: np.ndarray, source_lengths: np.ndarray, target: np.ndarray, target_lengths: np.ndarray
-    ) -> np.ndarray:
-        """log P(target | source) of any number of pairs, in nats: [n]."""
-        pairs = [part.astype(np.int32) for part in (source, source_lengths, target, target_lengths)]
-        nats = [
-            self._score(*(part[first : first + MAX_ROWS] for part in pairs))[0]
-            for first in range(0, len(source), MAX_ROWS)
-        ]
-        return -np.concatenate(nats) if nats else np.zeros(0, np.float32)
-
-    def score_samples(
-        self, dataset: Dataset, buckets: Sequence[Bucket], reverse: bool, indices: np.ndarray
-    ) -> SampleScores:
-        """The scores of samples of a dataset; arguments as for :meth:`Scorer.score_batches`."""
-        result = np.zeros((3, len(indices)))
-        for batch, positions in Batches(dataset, buckets, size=MAX_ROWS, reverse=reverse, indices=indices):
-            rows = slice(len(positions))
-            nats, correct = self._score(*(part[rows] for part in batch))
-            result[:, positions] = nats, batch.target_length[rows], correct
-        return SampleScores(*result)
-
-    def _score(
-        self, source: np.ndarray, source_lengths: np.ndarray, target: np.ndarray, target_lengths: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """-log P(target | source) and the number of words that are the most probable ones: [rows] each."""
-        state, memory = self._model.encode(source, source_lengths)
-        nats, correct = np.zeros([2, len(source)], np.float32)
-        previous, rows = np.full(len(source), GO, np.int32), np.arange(len(source))
-        for t in range(int(np.max(target_lengths, initial=0))):
-            kept = np.flatnonzero(target_lengths[rows] > t)
-            if len(kept) < len(rows):
-                rows, previous = rows[kept], previous[kept]
-                state, memory = take_rows(state, kept), take_rows(memory, kept)
-            output = self._model.step(previous, state, memory)
-            previous, state = target[rows, t], output.state
-            nats[rows] += output.normalizer - output.logits[np.arange(len(rows)), previous]
-            correct[rows] += output.logits.argmax(axis=1) == previous
-        return nats, correct
-
-
 class OnnxEngine:
     """Searches and scores with the graphs of a model.
 
@@ -252,7 +198,11 @@ class OnnxEngine:
 
     def __init__(self, model: OnnxModel, config: Model, is_exported: bool = True) -> None:
         self.model, self._config, self._is_exported = model, config, is_exported
-        self.scorer = ArrayScorer(model, config)
+
+    @property
+    def steps(self) -> OnnxEngine:
+        """Computes the steps of searches."""
+        return self
 
     def start(self, source: np.ndarray, lengths: np.ndarray) -> Rows:
         """See :class:`Engine`."""
@@ -280,9 +230,9 @@ class OnnxEngine:
         source_steps = self._config.encoder_steps if self.model.has_attention else 0
         return ReplySearch(self, decoding, self._config.decoder_steps, source_steps)
 
-    def sample_scorer(self, max_rows: int) -> ArrayScorer:
+    def sample_scorer(self, max_rows: int) -> StepScorer:
         """Return a scorer of samples, which counts correct tokens."""
-        return self.scorer
+        return StepScorer(self)
 
     def fingerprint(self) -> str:
         """SHA-256 in hex of the weights, or of ``model.json``, which holds the checksums of exported graphs."""

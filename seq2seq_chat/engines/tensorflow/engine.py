@@ -35,7 +35,6 @@ class TensorFlowEngine:
 
     def __init__(self, model: Seq2Seq, constant: bool = False) -> None:
         self.model, self._constant = model, constant
-        self.scorer = Scorer(model)
         self._searches: dict[Decoding, GraphSearch] = {}  # least recently used first
         self._sample_scorers: dict[int, Scorer] = {}
 
@@ -47,7 +46,7 @@ class TensorFlowEngine:
         """
         config, graph = self.model.config, None if rule_without_port(decoding) else self._graph_search(decoding)
         source_steps = config.encoder_steps if config.attention != "none" else 0
-        return ReplySearch(self._steps, decoding, config.decoder_steps, source_steps, graph)
+        return ReplySearch(self.steps, decoding, config.decoder_steps, source_steps, graph)
 
     def _graph_search(self, decoding: Decoding) -> WholeSearch:
         adjustable = not is_dynamic(self.model, decoding)
@@ -63,7 +62,8 @@ class TensorFlowEngine:
         return self.model.search_weights() if self._constant else None
 
     @functools.cached_property
-    def _steps(self) -> TensorFlowSteps:
+    def steps(self) -> TensorFlowSteps:
+        """Computes the steps of searches."""
         return TensorFlowSteps(self.model, self._search_weights)
 
     def assign(self, other: Seq2Seq) -> None:
@@ -71,7 +71,7 @@ class TensorFlowEngine:
         for variable, value in zip(self.model.trainable_variables, other.trainable_variables, strict=True):
             variable.assign(value)
         self._searches.clear()
-        for name in ("_search_weights", "_steps"):
+        for name in ("_search_weights", "steps"):
             self.__dict__.pop(name, None)
 
     def sample_scorer(self, max_rows: int) -> Scorer:

@@ -16,7 +16,7 @@ from seq2seq_chat.model.matrix_copies import using_padded_copies
 from seq2seq_chat.model.seq2seq import Loss, Seq2Seq
 from seq2seq_chat.search.engine import SampleScores
 
-MAX_ROWS, MAX_PAIRS = 64, 256  # computed together: samples of a dataset, and pairs in arrays
+MAX_ROWS = 64  # samples that are computed together
 
 
 class Scores(NamedTuple):
@@ -41,16 +41,9 @@ class Scorer:
         self, model: Seq2Seq, micro_batches: int = 1, max_rows: int = MAX_ROWS, count_correct: bool = False
     ) -> None:
         self._model, self._count_correct = model, count_correct
-        self.source_steps, self.target_steps = model.config.encoder_steps, model.config.decoder_steps
-        self._max_tokens = MAX_LOGITS / model.vocabulary_size
-        self.rows = max(1, min(max_rows, int(self._max_tokens / self.target_steps)))
+        self.rows = max(1, min(max_rows, int(MAX_LOGITS / model.vocabulary_size / model.config.decoder_steps)))
         self._micro_batches = min(micro_batches, self.rows)
         self._graph = tf.function(self._score, autograph=False)
-        source, target = (tf.TensorSpec([None, steps], tf.int32) for steps in (self.source_steps, self.target_steps))
-        length = tf.TensorSpec([None], tf.int32)
-        self._pairs_graph = tf.function(
-            self._score_micro_batch, autograph=False, input_signature=[source, length, target, length]
-        )
 
     def score_batches(
         self, dataset: Dataset, buckets: Sequence[Bucket], reverse: bool, indices: np.ndarray | None = None
@@ -77,22 +70,14 @@ class Scorer:
             result[:, positions] = scores.nats.numpy()[rows], batch.target_length[rows], scores.correct.numpy()[rows]
         return SampleScores(*result)
 
-    def log_probabilities(
-        self, source: np.ndarray, source_lengths: np.ndarray, target: np.ndarray, target_lengths: np.ndarray
-    ) -> np.ndarray:
-        """log P(target | source) of any number of pairs, in nats: [n].
+    def log_probabilities(self, *pairs: np.ndarray) -> np.ndarray:
+        """log P(target | source) of pairs in nats, for checks: [n].
 
         Args:
-            source, target: ids, int32 [n, source steps] and [n, target steps].
-            source_lengths, target_lengths: int32 [n].
+            pairs: int32 sources, [n, source steps], and lengths, [n]; targets and lengths.
         """
-        pairs = [part.astype(np.int32) for part in (source, source_lengths, target, target_lengths)]
-        rows = max(1, min(MAX_PAIRS, int(self._max_tokens / np.max(target_lengths, initial=1))))
-        nats = [
-            call_with_arrays(self._pairs_graph, *(part[first : first + rows] for part in pairs)).nats.numpy()
-            for first in range(0, len(source), rows)
-        ]
-        return -np.concatenate(nats) if nats else np.zeros(0, np.float32)
+        nats: np.ndarray = self._score_micro_batch(*map(tf.constant, pairs)).nats.numpy()
+        return -nats
 
     def _score(self, *batch: tf.Tensor) -> Scores:
         micro_batches = split_batch(Batch(*batch), self._micro_batches)

@@ -81,7 +81,7 @@ class GraphSearch:
         parameters = SearchParameters.of_settings(settings).arrays() if self._adjustable else []
 
         def search(*batch: Any) -> Hypotheses:
-            fields = call_with_arrays(self._compiled, *batch, *parameters)
+            fields = call_with_arrays(self._compiled, *batch[:3], *parameters)
             return Hypotheses(*(field.numpy() for field in fields))
 
         return search_in_batches(search, sizes, self._model.config.decoder_steps, source, lengths, seed)
@@ -208,7 +208,7 @@ class TensorFlowSteps:
         # arrays where states of several searches were joined
         carried = [tf.constant(x) if isinstance(x, np.ndarray) else x for x in (*rows.state, *rows.memory)]
         outputs = self._graph(variant)(*inputs, *carried)
-        free_attributes(inputs, outputs)
+        free_attributes(inputs, carried, outputs)
         results, state, memory = outputs
         words, log_probabilities, attention, *others = (result.numpy() for result in results)
         forced = others.pop(0) if request.forced is not None else None
@@ -252,6 +252,8 @@ class TensorFlowSteps:
             probabilities = truncated_softmax(inputs["temperature"], inputs["top_k"], inputs["top_p"])
             chosen = sample_words(probabilities(allowed_logits(output)), inputs["uniform"])[:, tf.newaxis]
             log_probabilities = tf.gather(logits, chosen, batch_dims=1) - normalizer[:, tf.newaxis]
+        elif not variant.k:
+            chosen, log_probabilities = tf.range(logits.shape[1])[tf.newaxis], logits - normalizer[:, tf.newaxis]
         else:
             log_probabilities, chosen = top_k_words(output, variant.k)
         results = [chosen, log_probabilities, attention]

@@ -19,6 +19,7 @@ from seq2seq_chat.config import LABELS, Decoding
 from seq2seq_chat.engines.tensorflow.engine import load_trained_model
 from seq2seq_chat.export import ensure_empty, new_folder
 from seq2seq_chat.export.html.model_file import JAVASCRIPT, pack_model
+from seq2seq_chat.runs.model_card import write_model_card
 from seq2seq_chat.runs.run import LATEST, Run
 
 PAGE = "index.html"
@@ -76,6 +77,7 @@ def export_page(run: Run, folder: str | Path, assets: Assets, snapshot: str | No
     page = _render(run, model, assets)
     with new_folder(folder) as temporary:
         (temporary / PAGE).write_text(page, encoding="utf-8")
+        write_model_card(run, temporary)
     return folder / PAGE
 
 

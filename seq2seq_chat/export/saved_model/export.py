@@ -28,6 +28,7 @@ from seq2seq_chat.export.saved_model.models import (
     text_format,
 )
 from seq2seq_chat.model.execution import file_errors_as_os_error
+from seq2seq_chat.runs.model_card import write_model_card
 from seq2seq_chat.runs.run import LATEST, Run
 from seq2seq_chat.system.files import write_json
 from seq2seq_chat.text.codec import Codecs
@@ -89,7 +90,7 @@ def export_saved_model(
         text = running_text_format(codecs.source)
         about |= {"task": config.task, "input": text, "output": text, "signatures": ["generate", "score"]}
         engine = TensorFlowLanguageModel(trained.model)
-        _save(folder, about, codecs, lambda scratch: TextModel(engine, codecs.source, scratch, config.decoding))
+        _save(run, folder, about, codecs, lambda scratch: TextModel(engine, codecs.source, scratch, config.decoding))
         return about
     about |= {
         "source_vocabulary_size": len(codecs.source.vocabulary),
@@ -102,11 +103,13 @@ def export_saved_model(
         "signatures": {name: decoding.model_dump() for name, decoding in searches.items()},
         "differences_from_chat": differences,
     }
-    _save(folder, about, codecs, lambda scratch: ReplyModel(trained.model, scratch, config, searches))
+    _save(run, folder, about, codecs, lambda scratch: ReplyModel(trained.model, scratch, config, searches))
     return about
 
 
-def _save(folder: Path, about: dict[str, Any], codecs: Codecs, build: Callable[[Path], ReplyModel | TextModel]) -> None:
+def _save(
+    run: Run, folder: Path, about: dict[str, Any], codecs: Codecs, build: Callable[[Path], ReplyModel | TextModel]
+) -> None:
     """Write the model that ``build`` makes, given a folder with the vocabularies, and about.json."""
     with new_folder(folder) as temporary, tempfile.TemporaryDirectory() as scratch:
         codecs.save(Path(scratch))
@@ -120,6 +123,7 @@ def _save(folder: Path, about: dict[str, Any], codecs: Codecs, build: Callable[[
         for file in Path(scratch).glob(f"*{TOKENIZER_FILE}"):
             shutil.copy(file, temporary)
         write_json(temporary / ABOUT, about)
+        write_model_card(run, temporary)
 
 
 def exported_searches(

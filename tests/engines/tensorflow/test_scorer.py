@@ -11,8 +11,10 @@ import tensorflow as tf
 from seq2seq_chat.config import Model
 from seq2seq_chat.data.batches import evenly_spaced
 from seq2seq_chat.data.dataset import Batch, Dataset
-from seq2seq_chat.engines.tensorflow import scorer as scorer_module
+from seq2seq_chat.engines import scorer as scorer_module
+from seq2seq_chat.engines.scorer import StepScorer
 from seq2seq_chat.engines.tensorflow.scorer import Scorer
+from seq2seq_chat.engines.tensorflow.search import TensorFlowSteps
 from seq2seq_chat.model.seq2seq import Seq2Seq
 from seq2seq_chat.text.codec import Codecs
 from seq2seq_chat.text.vocabulary import GO, Vocabulary
@@ -74,14 +76,15 @@ def test_scores_equal_stepwise_decoding(dataset: Dataset, model: Seq2Seq, micro_
 
 
 def test_log_probabilities_of_pairs(dataset: Dataset, model: Seq2Seq, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In one batch and in several; words beyond the length of a target do not count."""
+    """By whole targets, and step by step in batches; words beyond the length of a target do not count."""
     batch = all_samples(dataset, np.arange(20))
     expected, _ = expected_scores(model, batch)
-    scorer = Scorer(model)
-    np.testing.assert_allclose(scorer.log_probabilities(*batch), -expected, rtol=1e-5)
-    monkeypatch.setattr(scorer_module, "MAX_PAIRS", 7)
-    np.testing.assert_allclose(scorer.log_probabilities(*batch), -expected, rtol=1e-5)
+    np.testing.assert_allclose(Scorer(model).log_probabilities(*batch), -expected, rtol=1e-5)
+    scorer = StepScorer(TensorFlowSteps(model))
+    np.testing.assert_allclose(scorer.log_probabilities(*batch).sum(axis=1), -expected, rtol=1e-5)
+    monkeypatch.setattr(scorer_module, "MAX_ROWS", 7)
+    np.testing.assert_allclose(scorer.log_probabilities(*batch).sum(axis=1), -expected, rtol=1e-5)
     prefixes = batch._replace(target_length=np.minimum(batch.target_length, 2))
     expected, _ = expected_scores(model, prefixes)
-    np.testing.assert_allclose(scorer.log_probabilities(*prefixes), -expected, rtol=1e-5)
-    assert scorer.log_probabilities(*(part[:0] for part in batch)).shape == (0,)
+    np.testing.assert_allclose(scorer.log_probabilities(*prefixes).sum(axis=1), -expected, rtol=1e-5)
+    assert scorer.log_probabilities(*(part[:0] for part in batch)).shape == (0, 6)

@@ -148,14 +148,16 @@ def test_a_watched_search_finds_what_the_graph_finds(engine: TensorFlowEngine, u
     for node in last.beam:
         assert node.words[:3] == prefix
         words[0, : len(node.words)] = node.words
-        expected_score = engine.scorer.log_probabilities(source, lengths, words, np.array([len(node.words)], np.int32))
+        expected_score = Scorer(engine.model).log_probabilities(
+            source, lengths, words, np.array([len(node.words)], np.int32)
+        )
         assert node.score == pytest.approx(expected_score[0], abs=1e-4)
 
 
 def test_settings_are_inputs_of_the_graph_of_a_step(plain_engine: TensorFlowEngine, utterances: Utterances) -> None:
     """Only the number of words to return, and whether they are sampled, needs another graph."""
     engine = plain_engine
-    steps = engine._steps
+    steps = engine.steps
     for penalty, n, length in ((1.0, 0, 0), (1.4, 2, 3), (1.0, 1, 5)):
         options = {"repetition_penalty": penalty, "no_repeat_ngram_size": n, "min_length": length}
         for method in ({}, {"beam_width": 3}, {"method": "sample", "temperature": 0.5 + length, "top_k": n or None}):

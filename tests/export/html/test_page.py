@@ -44,7 +44,7 @@ def offline_chat(cli: Cli, tiny_run: Path, tmp_path_factory: pytest.TempPathFact
     folder = tmp_path_factory.mktemp("offline") / "page"
     result = cli("export", tiny_run, "--output", folder, "--format", "html")
     assert result.status == 0, result
-    assert [file.name for file in folder.iterdir()] == [PAGE]
+    assert sorted(file.name for file in folder.iterdir()) == ["MODEL_CARD.md", PAGE]
     return folder / PAGE
 
 
