@@ -379,7 +379,7 @@ def commands_to_run() -> Iterator[Command]:
 @pytest.mark.nightly
 def test_every_command_works(environment: dict[str, str]) -> None:
     servers: list[subprocess.Popen[str]] = []
-    address = SERVER
+    address, failures = SERVER, list[str]()
     try:
         for command in commands_to_run():
             start = time.monotonic()
@@ -391,13 +391,15 @@ def test_every_command_works(environment: dict[str, str]) -> None:
             bash = ["bash", "-euo", "pipefail", "-c", text]
             options: dict[str, Any] = {"cwd": environment["PWD"], "env": environment, "input": "hello !\n"}
             run = subprocess.run(bash, **options, capture_output=True, text=True, timeout=900, check=False)
-            assert run.returncode == 0, f"{command}\n{run.stdout[-3000:]}\n{run.stderr[-3000:]}"
+            if run.returncode:
+                failures.append(f"{command}\n{run.stdout[-3000:]}\n{run.stderr[-3000:]}")
             print(f"{time.monotonic() - start:6.1f} s  {command}")
     finally:
         for server in servers:
             server.send_signal(signal.SIGINT)
             server.communicate(timeout=240)
             assert server.returncode == 0
+    assert not failures, "\n\n".join(failures)
 
 
 def start_server(text: str, environment: dict[str, str]) -> subprocess.Popen[str]:
