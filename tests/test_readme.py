@@ -5,6 +5,7 @@ stand-in for ``seq2seq-chat`` and ``python`` reduces sizes (configurations, ``--
 ``--limit 5000``).
 """
 
+import faulthandler
 import json
 import os
 import re
@@ -378,6 +379,7 @@ def commands_to_run() -> Iterator[Command]:
 
 @pytest.mark.nightly
 def test_every_command_works(environment: dict[str, str]) -> None:
+    faulthandler.cancel_dump_traceback_later()  # all together take longer than a test may; each has a limit of its own
     servers: list[subprocess.Popen[str]] = []
     address, failures = SERVER, list[str]()
     try:
@@ -393,7 +395,7 @@ def test_every_command_works(environment: dict[str, str]) -> None:
             run = subprocess.run(bash, **options, capture_output=True, text=True, timeout=900, check=False)
             if run.returncode:
                 failures.append(f"{command}\n{run.stdout[-3000:]}\n{run.stderr[-3000:]}")
-            print(f"{time.monotonic() - start:6.1f} s  {command}")
+            print(f"{time.monotonic() - start:6.1f} s  {'FAILED ' * bool(run.returncode)}{command}")
     finally:
         for server in servers:
             server.send_signal(signal.SIGINT)
