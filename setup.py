@@ -108,6 +108,11 @@ setup(
         "benchmark": [  # contenders of scripts/benchmark_*.py
             "torch==2.13.0",
         ],
+        "docs": [  # the site, see docs/README.md
+            "furo",
+            "myst-nb",
+            "sphinx",
+        ],
         "cuda": [  # CUDA and cuDNN for TensorFlow on NVIDIA GPUs; 3 GB
             "tensorflow[and-cuda]==2.15.1",
         ],
