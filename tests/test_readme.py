@@ -29,7 +29,7 @@ from tests.conftest import shipped_configs
 REPOSITORY = Path(__file__).resolve().parent.parent
 README, DOCS = REPOSITORY / "README.md", REPOSITORY / "docs"
 PAGES = [README, *sorted(DOCS.glob("*.md"))]
-TEXTS = [*PAGES, REPOSITORY / "CONTRIBUTING.md", REPOSITORY / "CHANGELOG.md", REPOSITORY / "SECURITY.md"]
+TEXTS = [*PAGES, *sorted(DOCS.glob("tutorial/*.md")), *sorted(REPOSITORY.glob("[!R]*.md"))]
 SERVER = "127.0.0.1:9001"
 
 
