@@ -10,6 +10,7 @@ source "$repository/scripts/environment.sh"
 # Spark takes as much space as everything else of the tests together.
 extras="dev"
 if [[ " $* " == *slow* || " $* " == *nightly* ]]; then extras="dev,slow"; fi
+if [[ " $* " == *nightly* ]]; then extras="dev,slow,docs"; fi
 prepare_environment "$extras"
 python="$environment/bin/python"
 cd -- "$repository"

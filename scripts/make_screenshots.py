@@ -1,7 +1,8 @@
-"""Take the screenshots of the web UI for the documentation: docs/web_*.png.
+"""Make the pictures of one run for the documentation: screenshots of the web UI, and figures of its report.
 
 seq2seq-chat train configs/quickstart.json
-python scripts/make_screenshots.py latest
+seq2seq-chat report quickstart
+python scripts/make_screenshots.py quickstart
 
 Starts a server and opens its pages in the system's Chromium. Of a translation run, it takes the page for translations:
 
@@ -40,6 +41,8 @@ except ImportError as error:
 
 DESKTOP, PHONE = (1180, 900), (360, 740)
 UTTERANCES = ["Hello!", "Tell me a joke."]
+FIGURES = {"report_figures": "figures", "report_ranks": "{}_ranks", "report_attention": "{}_attention_2_overlay"}
+"""Pictures of the documentation that are figures of the report of a run."""
 
 
 @click.command()
@@ -50,7 +53,7 @@ UTTERANCES = ["Hello!", "Tell me a joke."]
     "--source", "sources", multiple=True, help="A text to translate; can be repeated.  [default: a validation sample]"
 )
 def main(run: str, results: str, output: Path, sources: tuple[str, ...]) -> None:
-    """Take screenshots of a conversation with RUN, or of translations by it."""
+    """Take screenshots of a conversation with RUN, with figures of its report, or of translations by it."""
     selected = find_run(run, results)
     screenshots = SCREENSHOTS
     if selected.config.task == "translation":
@@ -58,6 +61,12 @@ def main(run: str, results: str, output: Path, sources: tuple[str, ...]) -> None
         screenshots = dict.fromkeys(names, functools.partial(translate, sources=sources))
     elif sources:
         raise UserError("--source applies to translation runs only")
+    elif not (selected.path / "report").is_dir():
+        raise UserError(f"{selected.name} has no report yet; make it with: seq2seq-chat report {selected.name}")
+    else:
+        for name, figure in FIGURES.items():
+            source = selected.path / "report" / f"{figure.format(selected.config.name)}.png"
+            shutil.copy(source, output / f"{name}.png")
     chromium = find_chromium()
     load_tensorflow()
     with tempfile.TemporaryDirectory() as folder:

@@ -190,7 +190,7 @@ def draw_gradients(gap: int, results: Mapping[str, Result]) -> Figure:
         axes.get_legend().remove()
     figure.legend(*at_start.get_legend_handles_labels(), loc="outside right upper")
     at_start.set(title="At the start", ylim=(1e-12, 1e12))
-    after_training.set(title=f"After learning to recall after {gap} tokens", ylabel=None)
+    after_training.set(title=f"After training, gap of {gap}", ylabel=None)
     return figure
 
 

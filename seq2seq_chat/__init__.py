@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Chatbot", "Generator", "Translator", "evaluate", "find_run", "load_config", "train"]
 
-__version__ = "0.2.0"
+__version__ = "1.0.0"
 
 # TensorFlow reads this when it is imported; otherwise it prints ten lines about GPUs
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")

@@ -1,21 +1,27 @@
 """Packaging files are consistent, and run.sh installs the environment or explains what is missing."""
 
 import ast
+import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
+import urllib.request
 import warnings
 import zipfile
 from importlib.metadata import requires
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.conftest import SHIPPED, shipped_configs
 
 REPOSITORY = Path(__file__).resolve().parent.parent
+SPLITS = ("train", "validation", "test")
+SHORT_TRAINING = {"steps": 20, "log_every": 10, "validate_every": 20, "checkpoint_every": 20, "snapshot_every": 20}
 SHELL_FILES = ["run.sh", "test.sh", "scripts/environment.sh", "scripts/verify_gpu.sh", ".ci/run"]
 
 
@@ -86,28 +92,71 @@ def test_settings_page_is_up_to_date() -> None:
     assert page == settings_reference(), f"docs/settings.md is stale; run: {command}"
 
 
-@pytest.mark.slow
-def test_wheel_contents(tmp_path: Path) -> None:
-    source = tmp_path / "source"
-    shutil.copytree(REPOSITORY / "seq2seq_chat", source / "seq2seq_chat")
-    shutil.copytree(REPOSITORY / "configs" / "sample", source / "configs" / "sample")
-    for name in ("setup.py", "pyproject.toml"):
-        shutil.copy(REPOSITORY / name, source)
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel of a copy of this repository that also has an experiment and a cache of its user."""
+    folder = tmp_path_factory.mktemp("wheel")
+    for name in ("seq2seq_chat", "webui", "configs"):
+        shutil.copytree(REPOSITORY / name, folder / "source" / name, ignore=shutil.ignore_patterns("__pycache__"))
+    (folder / "source" / "configs" / "mine.json").write_text("{}", encoding="utf-8")
+    (folder / "source" / "configs" / "sample" / "a.txt.cache").mkdir()
+    for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE", "LICENSE-THIRD-PARTY.md"):
+        shutil.copy(REPOSITORY / name, folder / "source")
     command = ["-m", "pip", "wheel", "-q", "--no-deps", "--no-index", "--no-build-isolation", "-w", ".", "./source"]
-    subprocess.run([sys.executable, *command], cwd=tmp_path, check=True, timeout=400)
-    (wheel,) = tmp_path.glob("seq2seq_chat-*.whl")
-    names = [name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name]
-    expected = sorted(path.relative_to(REPOSITORY).as_posix() for path in (REPOSITORY / "seq2seq_chat").rglob("*.py"))
-    assert sorted(name for name in names if name.endswith(".py")) == expected
-    texts = ("conversations", "validation", "questions", "dialogues", "dialogues_validation")
-    sample = {f"seq2seq_chat/sample/{name}.txt" for name in texts}
-    sample |= {f"seq2seq_chat/sample/dates_{name}.tsv" for name in ("train", "validation", "test")}
-    assets = {
-        path.relative_to(REPOSITORY).as_posix()
-        for path in (REPOSITORY / "seq2seq_chat").rglob("*")
-        if path.suffix in (".js", ".css", ".html")
-    }
-    assert len(assets) > 10 and {name for name in names if not name.endswith(".py")} == sample | assets
+    subprocess.run([sys.executable, *command], cwd=folder, check=True, timeout=400)
+    (wheel,) = folder.glob("seq2seq_chat-*.whl")
+    return wheel
+
+
+@pytest.mark.slow
+def test_wheel_contents(wheel: Path) -> None:
+    names = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
+    ours = [path for folder in ("seq2seq_chat", "webui") for path in (REPOSITORY / folder).rglob("*.*")]
+    files = {path.relative_to(REPOSITORY).as_posix() for path in ours if path.suffix != ".pyc"}
+    texts = ("conversations", "validation", "openings", "questions", "dialogues", "dialogues_validation")
+    sample = {f"sample/{name}.txt" for name in texts} | {f"sample/dates_{name}.tsv" for name in SPLITS}
+    bundled = {f"seq2seq_chat/configs/{name}" for name in sample | {f"{name}.json" for name in SHIPPED}}
+    assert names == files | bundled | {"webui/static/vendor/uplot/LICENSE"}
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("installer", ["pip", "uv"])
+def test_the_wheel_alone_trains_chats_serves_and_exports(wheel: Path, tmp_path: Path, installer: str) -> None:
+    """With the newest packages that setup.py allows, in an empty environment, and without a checkout."""
+    if installer == "uv" and shutil.which("uv") is None:
+        pytest.skip("uv is not installed")
+    python, program = tmp_path / "venv" / "bin" / "python", tmp_path / "venv" / "bin" / "seq2seq-chat"
+    venv, install = {
+        "pip": ([sys.executable, "-m", "venv"], [python, "-m", "pip", "install"]),
+        "uv": (["uv", "venv", "--python", sys.executable], ["uv", "pip", "install", "--python", python]),
+    }[installer]
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+
+    def run(*words: object, stdin: str = "") -> str:
+        options: dict[str, Any] = {"capture_output": True, "text": True, "timeout": 900}
+        command = list(map(str, words))
+        result = subprocess.run(command, check=False, cwd=tmp_path, env=environment, input=stdin, **options)
+        if re.search("NewConnectionError|NameResolutionError|dns error", result.stderr):
+            pytest.skip("there is no network")
+        assert result.returncode == 0, result.stdout + result.stderr
+        return str(result.stdout)
+
+    run(*venv, tmp_path / "venv")
+    run(*install, wheel)
+    settings = [f"training.{key}={value}" for key, value in SHORT_TRAINING.items()]
+    run(program, "train", "configs/quickstart.json", *(word for setting in settings for word in ("--set", setting)))
+    assert len(run(program, "chat", "quickstart", stdin="hello\nhow are you?\n").splitlines()) == 2
+    for kind in ("html", "onnx", "saved_model"):
+        run(program, "export", "quickstart", "--format", kind, "--output", kind)
+    served = subprocess.Popen(
+        [program, "serve", "--port", "0"], cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True
+    )
+    assert served.stdout is not None
+    with served:
+        address = served.stdout.readline().split()[0]
+        with urllib.request.urlopen(f"{address}healthz", timeout=90) as answer:
+            assert json.load(answer)["version"] == wheel.name.split("-")[1]
+        served.send_signal(signal.SIGINT)
 
 
 def test_help_does_not_import_tensorflow() -> None:

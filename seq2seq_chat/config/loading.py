@@ -15,6 +15,7 @@ from seq2seq_chat.config.experiment import Config, unused_settings
 from seq2seq_chat.config.legacy import upgrade_flat_settings, upgrade_override, upgrade_settings
 from seq2seq_chat.config.section import ConfigError, conditions, explain
 from seq2seq_chat.system.errors import cut
+from seq2seq_chat.system.files import BUNDLED
 
 logger = logging.getLogger(__name__)
 
@@ -35,20 +36,23 @@ def load_config(
 ) -> Config:
     """Load a configuration file; see :func:`parse_config`.
 
-    A file that is not found from the working directory is looked for beside the configuration, unless that is the one
-    of a run.
+    Unless the configuration is that of a run, a file that is not found from the working directory is looked for beside
+    it, and ``configs/NAME.json`` among the experiments that come with the program.
 
     Raises:
         ConfigError: The file cannot be read or is not a valid configuration.
     """
-    settings = _read_json(Path(path))
+    file = Path(path)
+    if not is_run and file.parent == Path("configs") and not file.exists() and (BUNDLED / file.name).is_file():
+        file = BUNDLED / file.name
+    settings = _read_json(file)
     if not is_run and isinstance(settings, dict):
-        settings = _find_beside(settings, Path(path).parent)
+        settings = _find_beside(settings, file.parent)
     return parse_config(settings, str(path), overrides, warn=warn, option=option)
 
 
 def _find_beside(settings: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Replace the paths of missing files that stand in a folder."""
+    """Replace the paths of missing files that stand in a folder, or are below its parent as they are named."""
     found: list[str] = []
 
     def find(value: Any) -> Any:
@@ -56,7 +60,7 @@ def _find_beside(settings: dict[str, Any], folder: Path) -> dict[str, Any]:
             return {key: find(path) for key, path in value.items()}
         if not isinstance(value, str) or Path(value).exists():
             return value
-        beside = next((path for path in (folder / value, folder / Path(value).name) if path.is_file()), None)
+        beside = next(filter(Path.is_file, (folder / value, folder.parent / value, folder / Path(value).name)), None)
         if beside is None:
             return value
         found.append(beside.name)
@@ -66,7 +70,7 @@ def _find_beside(settings: dict[str, Any], folder: Path) -> dict[str, Any]:
     for section, keys in FILE_SETTINGS.items():
         if isinstance(values := settings.get(section), dict):
             settings[section] = {key: find(value) if key in keys else value for key, value in values.items()}
-    if found:
+    if found and folder != BUNDLED:
         logger.warning("using %s from %s, beside the configuration", ", ".join(dict.fromkeys(found)), folder)
     return settings
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from seq2seq_chat.system.errors import UserError
-from seq2seq_chat.system.files import atomic_write, file_checksum
+from seq2seq_chat.system.files import BUNDLED, atomic_write, file_checksum
 from seq2seq_chat.system.lines import located_lines
 
 if TYPE_CHECKING:  # imports pydantic, which the reader processes of prepare do not need
@@ -150,23 +150,15 @@ def warn_of_edits(paths: Iterable[Path]) -> None:
         logger.warning("%s changed since `seq2seq-chat prepare` wrote it; it is used as it is", " and ".join(edited))
 
 
-PACKAGE = Path(__file__).resolve().parents[1]
-
-
 def bundled_conversations() -> Path:
     """The bundled training corpus."""
-    return _bundled("conversations.txt")
+    return BUNDLED / "sample" / "conversations.txt"
 
 
 @functools.cache
 def bundled_questions() -> tuple[str, ...]:
     """Questions that show how a model develops."""
-    return tuple(_bundled("questions.txt").read_text(encoding="utf-8").splitlines())
-
-
-def _bundled(name: str) -> Path:
-    installed = PACKAGE / "sample" / name
-    return installed if installed.is_file() else PACKAGE.parent / "configs" / "sample" / name
+    return tuple((BUNDLED / "sample" / "questions.txt").read_text(encoding="utf-8").splitlines())
 
 
 Corpus: TypeAlias = "CorpusFiles | str | Path"

@@ -129,7 +129,7 @@ class Page:
         write_atomically(path, html)
         missing = sum(isinstance(block, Unavailable) for chapter in self.chapters for block in chapter.blocks)
         note = f"; {missing} unavailable {'part' if missing == 1 else 'parts'}, with the reasons" if missing else ""
-        on_progress(f"{len(html) / 1e6:.1f} MB{note}")
+        on_progress(f"the page has {len(html) / 1e6:.1f} MB{note}")
 
 
 def start_page(runs: Sequence[Run], output: Path | None) -> tuple[Path, Page]:

@@ -23,6 +23,9 @@ Mode = Literal["w", "wb"]
 MIN_ABANDONED_SECONDS = 60  # a newer file or folder may not be locked yet
 TEMPORARY = re.compile(r"\..+\.[0-9a-f]{10}\.tmp")  # locked while in use; earlier versions had 8 digits and no lock
 CHECKED_BYTES = 1 << 20  # of a file, with a checksum each
+_PACKAGE = Path(__file__).resolve().parents[1]
+BUNDLED = _PACKAGE / "configs" if (_PACKAGE / "configs").is_dir() else _PACKAGE.parent / "configs"
+"""The experiments that come with the program: in an installed package, or in a checkout."""
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+import seq2seq_chat
 from seq2seq_chat import GROWTH, ONEDNN
 from seq2seq_chat.system import hardware, versions
 from seq2seq_chat.system.hardware import available_cores, available_memory, describe_devices, uses_avx2_kernels
@@ -181,7 +182,7 @@ def test_the_revision_of_another_project_is_not_recorded(tmp_path: Path, monkeyp
 
 def test_the_version_has_what_a_report_of_a_bug_needs(cli: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     lines = cli("--version").out.splitlines()
-    assert lines[0] == f"seq2seq-chat, version {metadata.version('seq2seq-chat')}"
+    assert lines[0] == f"seq2seq-chat, version {seq2seq_chat.__version__}"
     found = dict(line.split(": ", 1) for line in lines[1:])
     assert found["Python"].startswith(platform.python_version())
     for package in ("tensorflow", "onnxruntime", "numpy"):

@@ -90,7 +90,7 @@ def draw_overlay(source: Sequence[str], hypothesis: Hypothesis) -> Figure:
             axes.text(end - width / 2, row, label, ha="center", color=color, **text_style)
     longest = max(len(_token_label(word)) for word in hypothesis.words)
     axes.set(xlim=(-longest - 4, ends[-1] + 1), ylim=(len(hypothesis.words) - 0.4, -0.6))
-    axes.set_title("Attention over the source for each token of the output (bold); darker is stronger")
+    axes.set_title("Attention of each token of the output", loc="left")
     axes.axis("off")
     return figure
 
