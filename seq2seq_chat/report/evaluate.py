@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from seq2seq_chat.chat.generator import LanguageModelScorer
-from seq2seq_chat.chat.load import load_language_model_engine
+from seq2seq_chat.chat.load import AUTO, EngineOptions, load_language_model_engine
 from seq2seq_chat.config import Decoding, is_pairs
 from seq2seq_chat.data.corpus_file import Corpus, corpus_paths, warn_of_edits
 from seq2seq_chat.data.dataset import Dataset
@@ -51,10 +51,11 @@ def evaluate(
     folder: str | Path | None = None,
     references: Sequence[str | Path] = (),
     baseline: RunSnapshot | None = None,
+    engine: EngineOptions = AUTO,
 ) -> dict[str, Any]:
     """Evaluate one snapshot of a run; see :func:`compute_all_metrics`. An interrupted evaluation is resumed.
 
-    Of a language model, see :func:`evaluate_language_model`, only ``data`` and ``snapshot`` apply.
+    Of a language model, see :func:`evaluate_language_model`, only ``data``, ``snapshot`` and ``engine`` apply.
 
     Args:
         data: corpus file; None for the configured test corpus, or else the validation corpus.
@@ -64,13 +65,14 @@ def evaluate(
         folder: where to keep the predictions; None for the run's own folder.
         references: files of further references, with a line for each sample of the corpus.
         baseline: a run to compare the scores with, evaluated on the same samples.
+        engine: what computes both.
 
     Raises:
         UserError: There is no corpus to evaluate on, or the run cannot be loaded; an override is not valid; a file of
             references has another number of lines than the corpus has samples; the baseline has other samples.
     """
     if run.config.task == "language_model":
-        return evaluate_language_model(run, data, snapshot)
+        return evaluate_language_model(run, data, snapshot, engine)
     corpus_file = evaluation_corpus(run, data)
     output = Path(folder) if folder is not None else run.path / FOLDER
     decodings = [evaluation_decoding(each.config, overrides) for each in [run, *([baseline.run] if baseline else [])]]
@@ -81,7 +83,7 @@ def evaluate(
         ensure_comparable(run, corpus_file, baseline.run, baseline_corpus, limit)
     further = read_references(references, corpus_file, run.codecs, run.config.data, limit)
     warn_of_edits(corpus_paths(corpus_file))
-    loaded = LoadedRun(run, snapshot)
+    loaded = LoadedRun(run, snapshot, engine, decodings[0])
     if sent2vec is not None:
         Sent2Vec.load(sent2vec)  # the same
     predictions = predict(loaded, corpus_file, output, limit=limit, decoding=decodings[0])
@@ -94,7 +96,7 @@ def evaluate(
     scores = score_predictions(predictions, run.config.task, further)
     comparison, lowercase = None, writes_lower_case(run.codecs.target.tokenizer)
     if baseline is not None:
-        other = LoadedRun(baseline.run, baseline.snapshot)
+        other = LoadedRun(baseline.run, baseline.snapshot, engine, decodings[1])
         others_folder = output if folder is not None else baseline.run.path / FOLDER
         others = predict(other, baseline_corpus, others_folder, limit=limit, decoding=decodings[1])
         comparison = compare_with_baseline(
@@ -262,7 +264,9 @@ def evaluation_text(run: Run, data: str | Path | None = None) -> str:
     return str(file)
 
 
-def evaluate_language_model(run: Run, data: str | Path | None = None, snapshot: str | None = None) -> dict[str, Any]:
+def evaluate_language_model(
+    run: Run, data: str | Path | None = None, snapshot: str | None = None, engine: EngineOptions = AUTO
+) -> dict[str, Any]:
     """The exact loss of a language model on a whole text, with the state carried from its first token to its last.
 
     Args:
@@ -278,7 +282,7 @@ def evaluate_language_model(run: Run, data: str | Path | None = None, snapshot: 
     """
     config, file = run.config, evaluation_text(run, data)
     warn_of_edits([Path(file)])
-    loaded = load_language_model_engine(run, snapshot)
+    loaded = load_language_model_engine(run, snapshot, engine)
     text = RunningText.open(file, loaded.codecs, config.data)
     score = LanguageModelScorer(loaded.engine).score(text.tokens)
     loss = CorpusLoss(score.nats, score.tokens, None)

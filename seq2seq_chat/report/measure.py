@@ -201,14 +201,12 @@ def measure_run(run: RunMeasurements, report: Report) -> None:
         run.training_profile = corpus_profile(run.run)
     for snapshot in available_snapshots(run.run):
         with run.record_errors(f"snapshot {snapshot.label}"):
-            if run.loaded is None:
-                run.loaded = LoadedRun(run.run, snapshot.name)
-            run.loaded.load_snapshot(snapshot.name)
+            run.loaded = LoadedRun(run.run, snapshot.name, decoding=run.decoding)
             report.on_progress(f"{run.name}: evaluating snapshot {snapshot.label}")
             _measure_snapshot(run, run.loaded, report)
     with run.record_errors("model"):
         if run.loaded is None:
-            run.loaded = LoadedRun(run.run)  # raises an error that says why there is no model
+            run.loaded = LoadedRun(run.run, decoding=run.decoding)  # raises an error that says why there is no model
     if run.loaded is not None:
         report.on_progress(f"{run.name}: thought vectors and word embeddings")
         with run.record_errors("thoughts"):

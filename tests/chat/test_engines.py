@@ -42,7 +42,7 @@ def test_replies_are_the_same(architecture: dict[str, object], tmp_path: Path) -
         compare_replies(ours, theirs, TEXTS, decoding, tolerance=5e-3)  # large weights amplify rounding
 
 
-@pytest.mark.parametrize("verb", ["chat", "generate", "serve"])
+@pytest.mark.parametrize("verb", ["chat", "generate", "serve", "evaluate"])
 def test_tensorflow_is_not_loaded(verb: str, tmp_path: Path) -> None:
     """The process has replied; the server has loaded the model and answered a request."""
     random_language_run(tmp_path, "the cat sat\n") if verb == "generate" else random_run(
@@ -50,14 +50,16 @@ def test_tensorflow_is_not_loaded(verb: str, tmp_path: Path) -> None:
     )
     program = {
         "chat": "bot = Chatbot.load(find_run('random', results)); assert bot.reply('word1').source_words == ['word1']",
+        "evaluate": "run = find_run('random', results); data = run.path / 'data.txt'; data.write_text('word1\\n' * 2); "
+        "assert evaluate(run, data)['samples'] == 1",
         "generate": "bot = Generator.load(find_run('random', results)); assert [*bot.stream('the', 9, Decoding(), 1)]",
         "serve": "client = create_app(results).test_client(); "
         "body = {'run': find_run('random', results).name, 'text': 'word1'}; "
         "assert client.post('/api/chat', json=body, headers={'Host': 'localhost'}).status_code == 200",
     }[verb]
     imports = (
-        "import sys; from seq2seq_chat import Chatbot, Generator, find_run; from seq2seq_chat.config import Decoding; "
-        "from webui.app import create_app; results = sys.argv[1]; "
+        "import sys; from seq2seq_chat import Chatbot, Generator, evaluate, find_run; "
+        "from seq2seq_chat.config import Decoding; from webui.app import create_app; results = sys.argv[1]; "
     )
     check = "; assert not {'tensorflow', 'keras'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", imports + program + check, str(tmp_path)], check=True, timeout=300)
