@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -35,6 +36,7 @@ from seq2seq_chat.runs.find import RunSnapshot
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.tables import format_table
+from seq2seq_chat.system.threads import run_in_thread
 
 LIMIT, BEAM_LIMIT = 250_000, 2_000  # samples, if no other number is given; with a beam, each takes far longer
 FOLDER = "evaluation"  # in the folder of the run
@@ -86,10 +88,11 @@ def evaluate(
     loaded = LoadedRun(run, snapshot, engine, decodings[0])
     if sent2vec is not None:
         Sent2Vec.load(sent2vec)  # the same
+    embeddings = run_in_thread(functools.partial(load_sentence_vectors, run, output, sent2vec))
     predictions = predict(loaded, corpus_file, output, limit=limit, decoding=decodings[0])
     vectors: Sent2Vec | None = None
     try:
-        vectors, origin = load_sentence_vectors(run, output, sent2vec)
+        vectors, origin = embeddings.result()
     except UserError as error:
         origin = str(error)
     leakage = measure_leakage(loaded, corpus_file, predictions)
