@@ -40,19 +40,19 @@ def codec_of_texts(settings: TokenizerSettings, texts: Sequence[str]) -> TextCod
     return TextCodec(tokenizer, Vocabulary([*SPECIAL_WORDS, *tokenizer.tokens]))
 
 
-def random_model(config: Config, codecs: Codecs, seed: int = 5) -> Seq2Seq:
+def random_model(config: Config, codecs: Codecs, seed: int = 5, scale: float = 1.5) -> Seq2Seq:
     """A model with large random weights, which often replies with an unknown word if that is allowed."""
     model = Seq2Seq(config.model, len(codecs.target.vocabulary), config.seed, len(codecs.source.vocabulary))
-    randomize(model, seed=seed, scale=1.5)
+    randomize(model, seed=seed, scale=scale)
     if config.decoding.allow_unknown:
         model.output.bias.assign_add(12 * tf.one_hot(UNKNOWN, len(codecs.target.vocabulary)))
     return model
 
 
-def random_run(folder: Path, config: Config, codecs: Codecs, seed: int = 5) -> Run:
+def random_run(folder: Path, config: Config, codecs: Codecs, seed: int = 5, scale: float = 1.5) -> Run:
     """A run with the checkpoint of a random model at step 7."""
     run = create_run(folder, config, codecs, {})
-    save_variables(run.checkpoint_path(7), random_model(config, codecs, seed).trainable_variables, {"step": 7})
+    save_variables(run.checkpoint_path(7), random_model(config, codecs, seed, scale).trainable_variables, {"step": 7})
     return run
 
 

@@ -82,7 +82,7 @@ class Chatbot:
         engine: ReplyEngine,
         codecs: Codecs,
         config: Config,
-        step: int | None = None,
+        step: int = 0,
         results: Path = Path("results"),
     ) -> None:
         self.config, self.codecs, self.engine, self._results = config, codecs, engine, results

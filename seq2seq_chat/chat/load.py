@@ -51,14 +51,14 @@ class LoadedEngine(Generic[EngineType]):
 def load_engine(
     run: Run,
     snapshot: str | None = None,
-    options: EngineOptions | None = None,
+    options: EngineOptions = AUTO,
     decoding: Decoding | None = None,
     others: Sequence[RunSnapshot] = (),
 ) -> LoadedEngine[ReplyEngine]:
     """Load the engine of a run or an exported model of conversations or translations.
 
     Args:
-        options: Which engine; None: TensorFlow, or ONNX Runtime for an exported model.
+        options: Which engine.
         decoding: The settings of the searches; None: the run's settings.
         others: Further members of an ensemble, whose probabilities are averaged.
 
@@ -111,7 +111,7 @@ _EQUAL_SETTINGS = (
 
 
 def load_language_model_engine(
-    run: Run, snapshot: str | None = None, options: EngineOptions | None = None
+    run: Run, snapshot: str | None = None, options: EngineOptions = AUTO
 ) -> LoadedEngine[LanguageModelEngine]:
     """Load the engine of a run or an exported model of language; see :func:`load_engine`."""
     if run.config.task != "language_model":
@@ -119,14 +119,14 @@ def load_language_model_engine(
     return _load(run, snapshot, options, run.config.decoding)
 
 
-def _load(run: Run, snapshot: str | None, options: EngineOptions | None, decoding: Decoding) -> LoadedEngine[Any]:
+def _load(run: Run, snapshot: str | None, options: EngineOptions, decoding: Decoding) -> LoadedEngine[Any]:
     """Load the engine of a run of any task. decoding: The settings of the searches."""
     is_text = run.config.task == "language_model"
     engine: Any
     if uses_onnx(run, options, decoding):
         from seq2seq_chat.engines.onnx.engine import OnnxEngine, OnnxLanguageModel
 
-        model, warnings = _load_onnx_model(run, snapshot, options)
+        model, warnings = _load_onnx_model(run, snapshot, options.quantize)
         engine = OnnxLanguageModel(model) if is_text else OnnxEngine(model, run.config.model, run.is_exported)
         return LoadedEngine(engine, run.codecs, model.step_number, warnings)
     load_tensorflow()
@@ -138,7 +138,7 @@ def _load(run: Run, snapshot: str | None, options: EngineOptions | None, decodin
     return LoadedEngine(engine, trained.codecs, trained.step, trained.warnings)
 
 
-def _load_onnx_model(run: Run, snapshot: str | None, options: EngineOptions | None) -> tuple[OnnxModel, list[str]]:
+def _load_onnx_model(run: Run, snapshot: str | None, quantize: str | None) -> tuple[OnnxModel, list[str]]:
     """Open the graphs of an exported model, or build them from a run's weights; also returns warnings about these."""
     from seq2seq_chat.engines.onnx.engine import OnnxModel
 
@@ -149,13 +149,11 @@ def _load_onnx_model(run: Run, snapshot: str | None, options: EngineOptions | No
             raise UserError(f"{run.path} has a vocabulary of another size than its model; export the run again")
         return model, []
     weights = read_weights(run, snapshot)
-    return OnnxModel.build(run.config, weights, options.quantize if options else None), weights.warnings
+    return OnnxModel.build(run.config, weights, quantize), weights.warnings
 
 
-def uses_onnx(run: Run, options: EngineOptions | None, decoding: Decoding) -> bool:
+def uses_onnx(run: Run, options: EngineOptions, decoding: Decoding) -> bool:
     """Whether ONNX Runtime computes a model. Raises UserError if the options contradict the model or each other."""
-    if options is None:
-        return run.is_exported
     name, quantize = options
     if run.is_exported:
         if name == "tensorflow":

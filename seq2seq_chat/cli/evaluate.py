@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,12 +13,12 @@ from seq2seq_chat.cli.options import (
     check_json_file,
     data_option,
     decoding_option,
+    engine_options,
     ensure_readable,
     ensure_trained,
     ensure_unused,
     json_option,
     limit_option,
-    load_tensorflow_for,
     results_option,
     run_argument,
     sent2vec_option,
@@ -27,6 +27,9 @@ from seq2seq_chat.cli.options import (
 )
 from seq2seq_chat.system.errors import UserError, explain_missing_packages
 from seq2seq_chat.system.signals import explain_interrupt
+
+if TYPE_CHECKING:
+    from seq2seq_chat.chat.load import EngineName
 
 CONTINUE = "run the same command again to continue; finished replies are kept"
 
@@ -65,6 +68,7 @@ CONTINUE = "run the same command again to continue; finished replies are kept"
 @sent2vec_option
 @click.option("--output", metavar="DIR", help="Folder for the predictions.  [default: RUN/evaluation]")
 @json_option
+@engine_options
 @results_option
 def evaluate(
     run_name: str,
@@ -79,6 +83,8 @@ def evaluate(
     sent2vec: str | None,
     output: str | None,
     json_file: str | None,
+    engine: EngineName,
+    quantize: str | None,
     results: str,
 ) -> None:
     """Evaluate RUN on a test corpus.
@@ -89,6 +95,7 @@ def evaluate(
 
     For a language model, prints the exact loss on the whole text in nats and bits, perplexity and accuracy.
     """
+    from seq2seq_chat.chat.load import EngineOptions
     from seq2seq_chat.runs.find import find_run, find_snapshot
 
     run = find_run(run_name, results)
@@ -101,17 +108,16 @@ def evaluate(
         ensure_unused(
             run.name, "limit", "beam_width", "overrides", "references", "baseline", "sent2vec", "output", "others"
         )
-        load_tensorflow_for(run)
         from seq2seq_chat.report.evaluate import evaluate_language_model, format_language_model_metrics
 
-        sets = [evaluate_language_model(run, corpus, snapshot) for corpus in corpora]
+        options = EngineOptions(engine, quantize)
+        sets = [evaluate_language_model(run, corpus, snapshot, options) for corpus in corpora]
         _print(sets, format_language_model_metrics(sets), json_file)
         return
     if beam_width is not None:
         overrides = (*overrides, "decoding.method=beam", f"decoding.beam_width={beam_width}")
     other = find_snapshot(baseline, results) if baseline is not None else None
     members = [find_snapshot(name, results) for name in others]
-    load_tensorflow_for(run, *([other.run] if other is not None else []))
     with explain_missing_packages("evaluate"):
         from seq2seq_chat.report import evaluate as evaluation
         from seq2seq_chat.report.scoring import format_metrics, format_test_sets
@@ -129,6 +135,7 @@ def evaluate(
                 references=references,
                 baseline=other,
                 members=members,
+                engine=EngineOptions(engine, quantize),
             )
             for corpus in corpora
         ]

@@ -147,14 +147,6 @@ def ensure_trained(run: Run, verb: str) -> None:
         raise UserError(f"{run.name} is an exported model, which `{verb}` does not support; use the run it is from")
 
 
-def load_tensorflow_for(*runs: Run) -> None:
-    """Load TensorFlow, unless all runs are exported models, which do not need it. Raises UnsupportedVersion."""
-    from seq2seq_chat.system.versions import load_tensorflow
-
-    if not all(run.is_exported for run in runs):
-        load_tensorflow()
-
-
 def check_json_file(file: str | None) -> None:
     """Raise UserError, before any work is done, if the --json file is a folder, or its folder is missing."""
     if file is None:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, SupportsIndex
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -334,7 +334,7 @@ class CheckedArray:
     def _touched(self, index: Any) -> npt.NDArray[np.bool_]:
         """[parts] Whether an index touches each part."""
         touched = np.zeros(len(self._pending), bool)
-        if isinstance(index, SupportsIndex) and not isinstance(index, np.ndarray):
+        if not isinstance(index, slice | np.ndarray):
             index = slice(index, (int(index) + 1) or None)
         if isinstance(index, slice):
             rows = range(*index.indices(len(self._array)))

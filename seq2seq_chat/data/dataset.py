@@ -80,6 +80,7 @@ class Dataset:
         ]
         self._sources, self._targets = self._sides[0], self._sides[-1]
         self._kept: dict[int, Pair] = {}
+        self._is_pairs = is_pairs(files)
         self._marker = 1 if settings.context_turns > 1 else 0  # tokens before the words of an utterance
 
     @classmethod
@@ -119,7 +120,7 @@ class Dataset:
         if index in self._kept:
             return self._kept[index]
         _, source_end, target = self._samples[index].tolist()
-        if not is_pairs(self.files):
+        if not self._is_pairs:
             return Pair(*(self._lines(text)[0] for text in (source_end - 1, target)))
         pair = read_row(self._lines(target))
         return pair.swapped() if self.settings.swap_source_target else pair
@@ -192,8 +193,11 @@ class Dataset:
 
     def targets(self, indices: npt.NDArray[np.int64]) -> list[IntArray]:
         """:meth:`target_ids` of several samples."""
-        spans = (positions.tolist() for positions in self._target_spans(indices))
-        return [np.array(self._targets.tokens[begin:end], dtype=np.int32) for begin, end in zip(*spans, strict=True)]
+        begin, end = self._target_spans(indices)
+        lengths = end - begin
+        ends = np.cumsum(lengths)
+        positions = np.arange(lengths.sum()) + np.repeat(begin - (ends - lengths), lengths)
+        return np.split(self._targets.tokens[positions].astype(np.int32), ends)[:-1]
 
     def _source_spans(self, indices: Any) -> tuple[Any, Any]:
         """Where the tokens of the sources of some samples begin and end."""

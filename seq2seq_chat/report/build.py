@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from seq2seq_chat.report.predictions import evaluation_decoding
 from seq2seq_chat.runs.find import distinct_names
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import UserError
+from seq2seq_chat.system.threads import run_in_thread
 
 Chapters = tuple[tuple[str, Callable[[Chapter, Report], None]], ...]
 CHAPTERS: Chapters = (
@@ -71,13 +73,12 @@ def write_report(
     decide = set_decoding if is_text else evaluation_decoding
     decodings = [decide(run.config, options.overrides) for run in runs]
     path, page = start_page(runs, output)
-    vectors, origin = None, ""
-    if not is_text:
-        on_progress("loading sentence vectors")
-        vectors, origin = shared_vectors(runs, options)
+    vectors = None if is_text else run_in_thread(functools.partial(shared_vectors, runs, options))
+    if options.sent2vec is not None and vectors is not None:
+        vectors.result()  # fail now if it cannot be read
     prefixes = [f"{run.name}: " if len(runs) > 1 else "" for run in runs]
     measurements = list(map(RunMeasurements, runs, distinct_names(runs), decodings, prefixes))
-    report = Report(measurements, options, vectors, origin, on_progress)
+    report = Report(measurements, options, vectors, on_progress)
     for run in measurements:
         (measure_text_run if is_text else measure_run)(run, report)
     on_progress("drawing figures")

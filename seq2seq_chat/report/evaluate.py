@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from seq2seq_chat.chat.generator import LanguageModelScorer
-from seq2seq_chat.chat.load import load_language_model_engine
+from seq2seq_chat.chat.load import AUTO, EngineOptions, load_language_model_engine
 from seq2seq_chat.config import Decoding, is_pairs
 from seq2seq_chat.data.corpus_file import Corpus, corpus_paths, warn_of_edits
 from seq2seq_chat.data.dataset import Dataset
@@ -35,6 +36,7 @@ from seq2seq_chat.runs.find import RunSnapshot
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.tables import format_table
+from seq2seq_chat.system.threads import run_in_thread
 
 LIMIT, BEAM_LIMIT = 250_000, 2_000  # samples, if no other number is given; with a beam, each takes far longer
 FOLDER = "evaluation"  # in the folder of the run
@@ -52,10 +54,11 @@ def evaluate(
     references: Sequence[str | Path] = (),
     baseline: RunSnapshot | None = None,
     members: Sequence[RunSnapshot] = (),
+    engine: EngineOptions = AUTO,
 ) -> dict[str, Any]:
     """Evaluate one snapshot of a run; see :func:`compute_all_metrics`. An interrupted evaluation is resumed.
 
-    Of a language model, see :func:`evaluate_language_model`, only ``data`` and ``snapshot`` apply.
+    Of a language model, see :func:`evaluate_language_model`, only ``data``, ``snapshot`` and ``engine`` apply.
 
     Args:
         data: corpus file; None for the configured test corpus, or else the validation corpus.
@@ -66,13 +69,14 @@ def evaluate(
         references: files of further references, with a line for each sample of the corpus.
         baseline: a run to compare the scores with, evaluated on the same samples.
         members: further members of an ensemble, whose probabilities are averaged.
+        engine: what computes both.
 
     Raises:
         UserError: There is no corpus to evaluate on, or the run cannot be loaded; an override is not valid; a file of
             references has another number of lines than the corpus has samples; the baseline has other samples.
     """
     if run.config.task == "language_model":
-        return evaluate_language_model(run, data, snapshot)
+        return evaluate_language_model(run, data, snapshot, engine)
     corpus_file = evaluation_corpus(run, data)
     output = Path(folder) if folder is not None else run.path / FOLDER
     decodings = [evaluation_decoding(each.config, overrides) for each in [run, *([baseline.run] if baseline else [])]]
@@ -83,20 +87,21 @@ def evaluate(
         ensure_comparable(run, corpus_file, baseline.run, baseline_corpus, limit)
     further = read_references(references, corpus_file, run.codecs, run.config.data, limit)
     warn_of_edits(corpus_paths(corpus_file))
-    loaded = LoadedRun(run, snapshot, members)
+    loaded = LoadedRun(run, snapshot, engine, decodings[0], members)
     if sent2vec is not None:
         Sent2Vec.load(sent2vec)  # the same
+    embeddings = run_in_thread(functools.partial(load_sentence_vectors, run, output, sent2vec))
     predictions = predict(loaded, corpus_file, output, limit=limit, decoding=decodings[0])
     vectors: Sent2Vec | None = None
     try:
-        vectors, origin = load_sentence_vectors(run, output, sent2vec)
+        vectors, origin = embeddings.result()
     except UserError as error:
         origin = str(error)
     leakage = measure_leakage(loaded, corpus_file, predictions)
     scores = score_predictions(predictions, run.config.task, further)
     comparison, lowercase = None, writes_lower_case(run.codecs.target.tokenizer)
     if baseline is not None:
-        other = LoadedRun(baseline.run, baseline.snapshot)
+        other = LoadedRun(baseline.run, baseline.snapshot, engine, decodings[1])
         others_folder = output if folder is not None else baseline.run.path / FOLDER
         others = predict(other, baseline_corpus, others_folder, limit=limit, decoding=decodings[1])
         comparison = compare_with_baseline(
@@ -265,7 +270,9 @@ def evaluation_text(run: Run, data: str | Path | None = None) -> str:
     return str(file)
 
 
-def evaluate_language_model(run: Run, data: str | Path | None = None, snapshot: str | None = None) -> dict[str, Any]:
+def evaluate_language_model(
+    run: Run, data: str | Path | None = None, snapshot: str | None = None, engine: EngineOptions = AUTO
+) -> dict[str, Any]:
     """The exact loss of a language model on a whole text, with the state carried from its first token to its last.
 
     Args:
@@ -281,7 +288,7 @@ def evaluate_language_model(run: Run, data: str | Path | None = None, snapshot: 
     """
     config, file = run.config, evaluation_text(run, data)
     warn_of_edits([Path(file)])
-    loaded = load_language_model_engine(run, snapshot)
+    loaded = load_language_model_engine(run, snapshot, engine)
     text = RunningText.open(file, loaded.codecs, config.data)
     score = LanguageModelScorer(loaded.engine).score(text.tokens)
     loss = CorpusLoss(score.nats, score.tokens, None)

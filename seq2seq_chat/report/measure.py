@@ -5,6 +5,7 @@ What cannot be measured is recorded as an error, and the rest is measured anyway
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
@@ -36,12 +37,13 @@ from seq2seq_chat.report.evaluate import (
     measure_leakage,
 )
 from seq2seq_chat.report.figures.model_internals import GradientNorms, gradient_by_distance, gradient_norms
-from seq2seq_chat.report.figures.vectors import Vectors, start_tsne, thought_vectors, word_vectors
+from seq2seq_chat.report.figures.vectors import Vectors, thought_vectors, tsne, word_vectors
 from seq2seq_chat.report.loaded_run import LoadedRun, available_snapshots
 from seq2seq_chat.report.predictions import Prediction, Predictions, ReplyColumn, predict, reply_to_all
 from seq2seq_chat.report.scoring import Leakage, score_predictions
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import UserError
+from seq2seq_chat.system.threads import run_in_thread
 
 EXAMPLES = 24  # test samples to show and to study with beams
 MAX_TEXT_SNAPSHOTS = 8  # of a language model that are measured, evenly spaced
@@ -152,9 +154,18 @@ class Report(NamedTuple):
 
     runs: list[RunMeasurements]
     options: ReportOptions
-    vectors: Sent2Vec | None  # shared by all runs, as distances are only comparable with the same vectors
-    vectors_origin: str  # where they come from, or why there are none
+    shared_vectors: Future[tuple[Sent2Vec | None, str]] | None  # see shared_vectors; None for language models
     on_progress: OnProgress
+
+    @property
+    def vectors(self) -> Sent2Vec | None:
+        """Shared by all runs, as distances are only comparable with the same vectors."""
+        return self.shared_vectors.result()[0] if self.shared_vectors else None
+
+    @property
+    def vectors_origin(self) -> str:
+        """Where they come from, or why there are none."""
+        return self.shared_vectors.result()[1] if self.shared_vectors else ""
 
     @property
     def task(self) -> str:
@@ -196,27 +207,25 @@ def measure_run(run: RunMeasurements, report: Report) -> None:
     """Measure a run at every available snapshot."""
     with run.record_errors("evaluation"):
         run.corpus_file = evaluation_corpus(run.run, report.options.data)
+    for snapshot in available_snapshots(run.run):
+        with run.record_errors(f"snapshot {snapshot.label}"):
+            run.loaded = LoadedRun(run.run, snapshot.name, decoding=run.decoding)
+            report.on_progress(f"{run.name}: evaluating snapshot {snapshot.label}")
+            _measure_snapshot(run, run.loaded, report)
     with run.record_errors("language"):
         report.on_progress(f"{run.name}: counting the training corpus")
         run.training_profile = corpus_profile(run.run)
-    for snapshot in available_snapshots(run.run):
-        with run.record_errors(f"snapshot {snapshot.label}"):
-            if run.loaded is None:
-                run.loaded = LoadedRun(run.run, snapshot.name)
-            run.loaded.load_snapshot(snapshot.name)
-            report.on_progress(f"{run.name}: evaluating snapshot {snapshot.label}")
-            _measure_snapshot(run, run.loaded, report)
     with run.record_errors("model"):
         if run.loaded is None:
-            run.loaded = LoadedRun(run.run)  # raises an error that says why there is no model
+            run.loaded = LoadedRun(run.run, decoding=run.decoding)  # raises an error that says why there is no model
     if run.loaded is not None:
         report.on_progress(f"{run.name}: thought vectors and word embeddings")
         with run.record_errors("thoughts"):
             points = thought_vectors(run.loaded, [*report.options.questions, *run.test_sources])
-            run.thoughts = Projection(points, start_tsne(points))
+            run.thoughts = Projection(points, run_in_thread(functools.partial(tsne, points.normalized)))
         with run.record_errors("words"):
             points = word_vectors(run.loaded)
-            run.words = Projection(points, start_tsne(points))
+            run.words = Projection(points, run_in_thread(functools.partial(tsne, points.normalized)))
 
 
 def _measure_snapshot(run: RunMeasurements, loaded: LoadedRun, report: Report) -> None:

@@ -2,8 +2,12 @@
 
 import functools
 import itertools
+import json
+import os
+import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -13,12 +17,16 @@ from seq2seq_chat.chat.chatbot import Chatbot, Question
 from seq2seq_chat.chat.load import AUTO, TENSORFLOW, EngineOptions, uses_onnx
 from seq2seq_chat.chat.replies import Reply
 from seq2seq_chat.config import Decoding
+from seq2seq_chat.data.batches import evenly_spaced
 from seq2seq_chat.export.onnx import export_onnx
 from seq2seq_chat.runs.run import Run
+from seq2seq_chat.system.errors import UserError
+from seq2seq_chat.system.lines import numbered_lines
 from seq2seq_chat.text.codec import Codecs
-from tests.conftest import Cli
-from tests.engines.onnx.conftest import compare_replies
-from tests.model.test_seq2seq import ARCHITECTURES
+from seq2seq_chat.text.tokenizers import TokenizerSettings, create_tokenizer
+from tests.conftest import REPOSITORY, Cli
+from tests.model.test_seq2seq import VALUES, is_valid
+from tests.pairwise import Combination, pairwise
 from tests.random_runs import make_codec, random_language_run, random_run, small_config
 
 WORDS = [f"word{index}" for index in range(20)]
@@ -33,16 +41,8 @@ SEARCHES = [
 pytestmark = pytest.mark.usefixtures("unoptimized_graphs")
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES[:3], ids=str)  # tests/export/onnx has the graphs of all
-def test_replies_are_the_same(architecture: dict[str, object], tmp_path: Path) -> None:
-    changes = [
-        f"model.{name}={'null' if value is None else str(value).lower()}" for name, value in architecture.items()
-    ]
-    run = random_run(tmp_path, small_config(*changes), CODECS)
-    ours, theirs = Chatbot.load(run), Chatbot.load(run, engine=TENSORFLOW)
-    assert [type(bot.engine).__name__ for bot in (ours, theirs)] == ["OnnxEngine", "TensorFlowEngine"]
-    for decoding in SEARCHES:
-        compare_replies(ours, theirs, TEXTS, decoding, tolerance=5e-3)  # large weights amplify rounding
+COMBINATIONS = pairwise({**VALUES, "task": ("conversation", "translation"), "search": SEARCHES}, is_valid)
+TIE = 1e-4  # nats between two replies, which rounding may exchange
 
 
 @pytest.mark.parametrize("engine", [AUTO, TENSORFLOW], ids=lambda engine: engine.name)
@@ -71,7 +71,51 @@ def test_replies_that_grow_side_by_side_are_the_same(engine: EngineOptions, tmp_
     assert len(set(grown)) > len(pairs)
 
 
-@pytest.mark.parametrize("verb", ["chat", "generate", "serve"])
+@pytest.fixture(scope="module")
+def utterances() -> list[str]:
+    """A thousand utterances, two thirds of them of corpora that are not bundled, if they are available."""
+    files = [REPOSITORY / "configs" / "sample" / "conversations.txt"]
+    if "SEQ2SEQ_CHAT_DATA" in os.environ:
+        data = Path(os.environ["SEQ2SEQ_CHAT_DATA"])
+        files += [data / "dailydialog" / "dialogues_test.txt.gz", data / "fra-eng" / "fra.txt.gz"]
+    texts = []
+    for file in files:
+        lines = [line for _, line in numbered_lines(file, UserError)]
+        numbers = evenly_spaced(len(lines), -(-1000 // len(files)))
+        texts += [re.split(r"\t|__eou__", lines[number])[0] for number in numbers]
+    return texts[:1000]
+
+
+@pytest.mark.parametrize(
+    "combination",
+    [COMBINATIONS[0], *(pytest.param(each, marks=pytest.mark.slow(minutes=0.02)) for each in COMBINATIONS[1:])],
+    ids=str,
+)
+def test_replies_to_real_utterances_are_the_same(
+    combination: Combination, utterances: list[str], tmp_path: Path
+) -> None:
+    """Whatever the task, the architecture and the search. Weights are small, as large ones amplify rounding."""
+    task, search = combination["task"], combination["search"]
+    tokens = create_tokenizer(TokenizerSettings()).encode_lines(utterances)
+    words = [word for word, _ in Counter(" ".join(tokens).split()).most_common(150)]
+    codec = make_codec("english", words)
+    pairs = task == "translation"
+    codecs = Codecs(codec, make_codec("whitespace", words[::-2])) if pairs else Codecs.shared(codec)
+    changes = [f"task={task}", f"data.train=train.{'tsv' if pairs else 'txt'}"]
+    changes += [f"model.{name}={json.dumps(combination[name])}" for name in VALUES]
+    scale = 2.5 if combination["activation"] == "relu" else 0.7  # see randomize
+    run = random_run(tmp_path, small_config(*changes), codecs, scale=scale)
+    bots = Chatbot.load(run), Chatbot.load(run, engine=TENSORFLOW)
+    assert [type(bot.engine).__name__ for bot in bots] == ["OnnxEngine", "TensorFlowEngine"]
+    replies = [[reply.hypotheses[0] for reply in bot.replies(utterances, search) if reply.hypotheses] for bot in bots]
+    differing = [(one, other) for one, other in zip(*replies, strict=True) if one.words != other.words]
+    ties = sum(abs(one.score - other.score) <= TIE for one, other in differing)
+    distinct = len({reply.text for reply in replies[0]})
+    print(f"{len(replies[0])} replies, {distinct} distinct, {len(differing)} differing, {ties} of them ties")
+    assert len(differing) == ties and distinct > 50
+
+
+@pytest.mark.parametrize("verb", ["chat", "generate", "serve", "evaluate"])
 def test_tensorflow_is_not_loaded(verb: str, tmp_path: Path) -> None:
     """The process has replied; the server has loaded the model and answered a request."""
     random_language_run(tmp_path, "the cat sat\n") if verb == "generate" else random_run(
@@ -79,14 +123,16 @@ def test_tensorflow_is_not_loaded(verb: str, tmp_path: Path) -> None:
     )
     program = {
         "chat": "bot = Chatbot.load(find_run('random', results)); assert bot.reply('word1').source_words == ['word1']",
+        "evaluate": "run = find_run('random', results); data = run.path / 'data.txt'; data.write_text('word1\\n' * 2); "
+        "assert evaluate(run, data)['samples'] == 1",
         "generate": "bot = Generator.load(find_run('random', results)); assert [*bot.stream('the', 9, Decoding(), 1)]",
         "serve": "client = create_app(results).test_client(); "
         "body = {'run': find_run('random', results).name, 'text': 'word1'}; "
         "assert client.post('/api/chat', json=body, headers={'Host': 'localhost'}).status_code == 200",
     }[verb]
     imports = (
-        "import sys; from seq2seq_chat import Chatbot, Generator, find_run; from seq2seq_chat.config import Decoding; "
-        "from webui.app import create_app; results = sys.argv[1]; "
+        "import sys; from seq2seq_chat import Chatbot, Generator, evaluate, find_run; "
+        "from seq2seq_chat.config import Decoding; from webui.app import create_app; results = sys.argv[1]; "
     )
     check = "; assert not {'tensorflow', 'keras'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", imports + program + check, str(tmp_path)], check=True, timeout=300)

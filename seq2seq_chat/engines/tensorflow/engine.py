@@ -66,14 +66,6 @@ class TensorFlowEngine:
         """Computes the steps of searches."""
         return TensorFlowSteps(self.model, self._search_weights)
 
-    def assign(self, other: Seq2Seq) -> None:
-        """Take the weights of another model of the same architecture, also if they are otherwise constant."""
-        for variable, value in zip(self.model.trainable_variables, other.trainable_variables, strict=True):
-            variable.assign(value)
-        self._searches.clear()
-        for name in ("_search_weights", "steps"):
-            self.__dict__.pop(name, None)
-
     def sample_scorer(self, max_rows: int) -> Scorer:
         """The compiled scorer for batches of up to ``max_rows`` samples, which counts correct tokens."""
         if max_rows not in self._sample_scorers:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from concurrent.futures import Future
 from pathlib import Path
@@ -37,7 +36,7 @@ def draw_projections(
     Args:
         clusters: cluster index of each point, shown by color and marker: [n].
         max_labels: labels to draw, as far as they do not overlap.
-        neighborhoods: of :func:`start_tsne`.
+        neighborhoods: by :func:`tsne`.
 
     Raises:
         UserError: There are fewer than two dimensions.
@@ -173,20 +172,6 @@ def principal_components(values: np.ndarray, count: int = 2) -> tuple[np.ndarray
         points = pca.fit_transform(values)
         shares = np.nan_to_num(pca.explained_variance_ratio_)
     return points, shares
-
-
-def start_tsne(vectors: Vectors) -> Future[np.ndarray]:
-    """Compute :func:`tsne` of the normalized vectors in a thread, which ends with the program."""
-    result: Future[np.ndarray] = Future()
-
-    def compute() -> None:
-        try:
-            result.set_result(tsne(vectors.normalized))
-        except Exception as error:  # raised where the result is used
-            result.set_exception(error)
-
-    threading.Thread(target=compute, daemon=True).start()
-    return result
 
 
 def tsne(values: np.ndarray) -> np.ndarray:

@@ -56,10 +56,6 @@ def test_tsne(points: Vectors) -> None:
     assert between > within
     with pytest.raises(UserError, match="5 points"):
         vectors.tsne(points.values[:4])
-    # The result is that of the normalized vectors; errors are raised where it is used.
-    np.testing.assert_array_equal(vectors.start_tsne(points).result(), vectors.tsne(points.normalized))
-    with pytest.raises(UserError, match="at least 5 points"):
-        vectors.start_tsne(Vectors(points.labels[:4], points.values[:4])).result()
 
 
 def test_projector_files(points: Vectors, tmp_path: Path) -> None:

@@ -165,7 +165,7 @@ def test_comparison_with_votes(cli: Cli, run_copy: Path, tmp_path: Path, write_v
 
 def test_chapter_of_a_report(run_copy: Path, tmp_path: Path, write_votes: Callable[..., Any]) -> None:
     run = Run(run_copy)
-    report = Report([RunMeasurements(run, "tiny", Decoding())], ReportOptions(), None, "", print)
+    report = Report([RunMeasurements(run, "tiny", Decoding())], ReportOptions(), None, print)
     before, after = Chapter("before", tmp_path), Chapter("after", tmp_path)
     votes(before, report)
     assert "Nobody has voted" in str(before.blocks)
