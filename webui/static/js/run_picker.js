@@ -184,10 +184,12 @@ export class RunPicker {
 
 function runTitle(run) {
   const state = run.state === "finished" ? "" : `, ${run.state}`;
-  return `${run.name} (${run.newest_step === null ? "no checkpoint yet" : `step ${formatNumber(run.step)}`}${state})`;
+  const [time] = run.name.match(/^\d{4}-\d\d-\d\d_\d\d-\d\d/) ?? []; // last, as phones cut the end
+  return `${shortName(run.name)} (${run.newest_step === null ? "no checkpoint yet" : `step ${formatNumber(run.step)}`}${state})${time ? ` · ${time.replace("_", " ").replace(/-(\d\d)$/, ":$1")}` : ""}`;
 }
 
-function snapshotTitle(name, details) {
+/** "latest (step 20)" or "step 10", for a select. */
+export function snapshotTitle(name, details) {
   const step = { latest: details.newest_step, best: details.best_step }[name] ?? null;
   return step === null ? snapshotLabel(name) : `${name} (step ${formatNumber(step)})`;
 }

@@ -5,7 +5,7 @@ import { byId, copyToClipboard, counted, download, element, loadState, saveState
 import { errorMessage } from "./messages.js";
 import { linkTo, notRepeatable, offerLink, openedLink } from "./permalink.js";
 import { findLoop, repeatedTurn } from "./repetition.js";
-import { RunPicker, shortName, snapshotLabel, trainingHint } from "./run_picker.js";
+import { RunPicker, shortName, snapshotLabel, snapshotTitle, trainingHint } from "./run_picker.js";
 import { addSearch } from "./select_search.js";
 import { asJson, asMarkdown, asText, isTalk, speakerOf } from "./talk_record.js";
 
@@ -41,10 +41,10 @@ async function showRun(details) {
 
 async function showPartner() {
   try {
-    const { snapshots } = partner.value === ITSELF ? picker.details ?? { snapshots: [] } : await fetchJson(`/api/runs/${encodeURIComponent(partner.value)}`);
+    const details = partner.value === ITSELF ? picker.details ?? { snapshots: [] } : await fetchJson(`/api/runs/${encodeURIComponent(partner.value)}`);
     const selected = wantedPartner?.snapshot ?? partnerSnapshot.value; // may have changed during the request
-    partnerSnapshot.replaceChildren(...snapshots.map((name) => new Option(snapshotLabel(name), name)));
-    if (snapshots.includes(selected)) partnerSnapshot.value = selected;
+    partnerSnapshot.replaceChildren(...details.snapshots.map((name) => new Option(snapshotTitle(name, details), name)));
+    if (details.snapshots.includes(selected)) partnerSnapshot.value = selected;
   } catch (error) {
     if (!(error instanceof ApiError)) throw error;
     note.textContent = error.message;

@@ -2,7 +2,7 @@
 import { fetchLines } from "./api.js";
 import { byId, formatNumber, formatSeconds, loadState, saveState } from "./dom.js";
 import { linkTo, notRepeatable, offerLink, openedLink } from "./permalink.js";
-import { RunPicker, shortName, snapshotLabel, trainingHint } from "./run_picker.js";
+import { RunPicker, snapshotTitle, trainingHint } from "./run_picker.js";
 import { WrittenText } from "./written_text.js";
 
 const NONE = "";
@@ -22,7 +22,7 @@ function showRun(details) {
     return;
   }
   const selected = other.value;
-  other.replaceChildren(new Option("–", NONE), ...details.snapshots.map((name) => new Option(snapshotLabel(name), name)));
+  other.replaceChildren(new Option("–", NONE), ...details.snapshots.map((name) => new Option(snapshotTitle(name, details), name)));
   if (details.name === shownRun && details.snapshots.includes(selected)) other.value = selected;
   const settings = details.config?.decoding ?? {};
   for (const name of ["top_k", "top_p"]) byId(name).placeholder = settings[name] ?? "all";
