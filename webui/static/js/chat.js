@@ -25,6 +25,11 @@ const composer = new Composer(send);
 const log = byId("log");
 const scroll = byId("scroll");
 const note = byId("note");
+const list = new ConversationList({
+  onOpen: open,
+  onRename: ({ id, title }) => { if (id === conversation.id) conversation.title = title; },
+  onDelete: ({ id }) => { if (id === conversation.id) open({}); },
+});
 const actions = { edit, select, showReply, request: requestReply, copy: copyReply, link: copyLink, history: recentHistory };
 
 function showRun(details) {
@@ -84,12 +89,14 @@ function update(turn) {
 async function store() {
   saveState("conversation", conversation.id);
   if (!await saveConversation(conversation.record)) note.textContent = "The browser does not keep this conversation: its storage is full or disabled. Download it instead.";
+  list.draw(conversation.id);
 }
 
 function open(record) {
   stop();
   conversation = new Conversation(record);
   saveState("conversation", conversation.id);
+  list.draw(conversation.id);
   states.clear();
   boxes.clear();
   log.replaceChildren();
@@ -250,12 +257,6 @@ byId("download-json").addEventListener("click", () => download(timedName("conver
 addEventListener("keydown", (event) => {
   if (event.key === "Escape" && pending && !document.querySelector(".offcanvas.show, .dropdown-menu.show")) stop();
 });
-new ConversationList({
-  onOpen: open,
-  onRename: ({ id, title }) => { if (id === conversation.id) conversation.title = title; },
-  onDelete: ({ id }) => { if (id === conversation.id) open({}); },
-});
-
 for (const text of STARTERS) {
   const button = element("button", { type: "button", class: "btn btn-soft" }, text);
   button.addEventListener("click", () => send(text) && composer.text.focus());

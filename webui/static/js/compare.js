@@ -1,7 +1,7 @@
 // The page for sending the same text to several runs or snapshots, in columns.
 import { ApiError, chat } from "./api.js";
 import { Composer } from "./composer.js";
-import { DecodingForm } from "./decoding.js";
+import { DecodingForm, decodingLabel } from "./decoding.js";
 import { byId, copyToClipboard, download, element, loadState, saveState } from "./dom.js";
 import { labelsOf } from "./labels.js";
 import { errorMessage, replyMessage, typingIndicator, userMessage } from "./messages.js";
@@ -18,7 +18,7 @@ const composer = new Composer(send);
 const lanes = byId("lanes");
 const note = byId("note");
 
-/** Columns {run, snapshot, task} and turns {text, results}, with a result per column: {reply}, {error}, PENDING, STOPPED or null. */
+/** Columns {run, snapshot, task, decoding} and turns {text, results}, with a result per column: {reply}, {error}, PENDING, STOPPED or null. */
 let columns = [];
 let turns = [];
 let pending = null; // the AbortController of the current requests
@@ -30,10 +30,10 @@ function showRun(details) {
   else note.replaceChildren("No runs to compare yet.", ...trainingHint());
 }
 
-const isSame = (one, other) => one.run === other.run && one.snapshot === other.snapshot;
+const isSame = (one, other) => one.run === other.run && one.snapshot === other.snapshot && JSON.stringify(one.decoding) === JSON.stringify(other.decoding);
 
 function selectedColumn() {
-  return { ...picker.selection, task: picker.task };
+  return { ...picker.selection, task: picker.task, decoding: form.value };
 }
 
 function addColumns(candidates) {
@@ -77,8 +77,13 @@ function draw() {
   const heads = columns.map((column, index) => {
     const remove = element("button", { type: "button", class: "btn-close", "aria-label": `Remove column ${shortName(column.run)}, ${column.snapshot}` });
     remove.addEventListener("click", () => removeColumn(index));
+    const settings = element("button", { type: "button", class: "action", title: "Use the settings that are chosen under Decoding" }, decodingLabel(column.decoding ?? form.value));
+    settings.addEventListener("click", () => {
+      column.decoding = form.value;
+      draw();
+    });
     return element("div", { class: "lane-head", title: column.run }, element("div", {}, element("h2", { dir: "auto" }, snapshotLabel(column.snapshot)),
-      element("span", { class: "muted", dir: "auto" }, shortName(column.run))), remove);
+      element("span", { class: "muted", dir: "auto" }, shortName(column.run)), settings), remove);
   });
   lanes.replaceChildren(...heads, ...turns.flatMap((turn) => [element("div", { class: "turn" }, userMessage(turn.text)), ...turnCells(turn)]));
 }
@@ -144,7 +149,7 @@ async function request(turn, requested) {
 async function resultOf(turn, column, signal) {
   if (signal.aborted || !columns.includes(column)) return STOPPED;
   const snapshot = column.snapshot === "latest" ? null : column.snapshot;
-  const body = { run: column.run, snapshot, text: turn.text, history: history(turn, columns.indexOf(column)), decoding: form.value };
+  const body = { run: column.run, snapshot, text: turn.text, history: history(turn, columns.indexOf(column)), decoding: column.decoding ?? form.value };
   try {
     const reply = await chat(body, signal);
     return reply.run === column.run ? { reply } : { error: `There is no run “${column.run}” any more.` };
@@ -183,7 +188,7 @@ byId("add-snapshots").addEventListener("click", () => {
   if (!picker.details) return;
   const snapshots = picker.details.snapshots.filter(isSnapshot);
   if (!snapshots.length) note.textContent = "This run has no snapshots.";
-  else addColumns(snapshots.slice(-MAX_COLUMNS).map((snapshot) => ({ run: picker.details.name, snapshot, task: picker.details.task })));
+  else addColumns(snapshots.slice(-MAX_COLUMNS).map((snapshot) => ({ run: picker.details.name, snapshot, task: picker.details.task, decoding: form.value })));
 });
 byId("new").addEventListener("click", () => {
   stop();

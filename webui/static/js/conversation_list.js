@@ -14,20 +14,23 @@ export class ConversationList {
       this.draw();
     });
     this.panel.addEventListener("hidden.bs.offcanvas", () => { if (document.activeElement === document.body) byId("text").focus(); });
+    this.draw();
     byId("import").addEventListener("change", (event) => this.importFiles(event.target));
   }
 
-  async draw() {
+  /** Show all conversations, of which the one with this id is the current one. */
+  async draw(current = this.current) {
+    this.current = current;
     const records = await allConversations();
     byId("conversation-list").replaceChildren(...records.map((record) => this.item(record)));
     byId("no-conversations").hidden = records.length > 0;
   }
 
   item(record) {
-    const open = element("button", { type: "button", class: "conversation-title", dir: "auto", "data-bs-dismiss": "offcanvas" }, record.title,
+    const open = element("button", { type: "button", class: "conversation-title", dir: "auto", "data-bs-dismiss": "offcanvas", "data-bs-target": "#conversations" }, record.title,
       element("span", { class: "muted" }, timeAgo(Date.parse(record.changed) / 1000)));
     open.addEventListener("click", () => this.onOpen(record));
-    const item = element("li", {}, open);
+    const item = element("li", { "aria-current": record.id === this.current && "true" }, open);
     const action = (title, onClick) => {
       const button = element("button", { type: "button", class: "action", "aria-label": `${title} ${record.title}` }, title);
       button.addEventListener("click", onClick);

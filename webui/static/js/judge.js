@@ -36,7 +36,7 @@ function drawColumns() {
       columns = columns.filter((_, other) => other !== index);
       drawColumns();
     });
-    return element("li", { title: `${column.run}\n${JSON.stringify(column.decoding)}` }, label, remove);
+    return element("li", { title: `${column.run}\n${JSON.stringify(column.decoding)}` }, element("span", { dir: "auto" }, label), remove);
   }));
 }
 

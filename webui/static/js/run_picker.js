@@ -68,10 +68,10 @@ export class RunPicker {
   async start(initial = null) {
     const query = new URLSearchParams(location.search);
     const requested = initial ?? (query.get("run") ? { run: query.get("run"), snapshot: query.get("snapshot") } : null);
-    const remembered = loadState(this.stateName(this.path));
+    const remembered = loadState(this.stateName(this.path === "/" ? null : this.path)); // "Talk to it" opens the last run of any task
     try {
       await this.updateRuns(requested ? await this.fullName(requested.run) : remembered?.run);
-      if (!requested && this.runs.has(this.runSelect.value) && !this.accepts(this.task)) this.selectDefault();
+      if (!requested && this.path === null && this.runs.has(this.runSelect.value) && !this.accepts(this.task)) this.selectDefault();
       await this.loadRun((requested ?? remembered)?.snapshot);
     } catch (error) {
       this.onError(error);
@@ -157,8 +157,10 @@ export class RunPicker {
     }
     const { task } = this;
     if (!this.accepts(task)) {
-      this.runSelect.value = this.details?.name ?? ""; // seen on return to this page
-      location.assign(address(`${pathOf(task)}?${new URLSearchParams(snapshot ? { run: name, snapshot } : { run: name })}`));
+      const other = address(`${pathOf(task)}?${new URLSearchParams(snapshot ? { run: name, snapshot } : { run: name })}`);
+      if (!this.details) return location.replace(other); // so that Back does not lead here again
+      this.runSelect.value = this.details.name; // seen on return to this page
+      location.assign(other);
       return;
     }
     let details;
