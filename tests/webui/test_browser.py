@@ -403,3 +403,13 @@ def test_dark_and_light_mode(page: Any, shared_server: str, expect: Any) -> None
     expect(page.locator("#theme")).to_have_attribute("aria-pressed", "true")
     page.reload()
     assert page.evaluate(color) != light
+
+
+def test_snapshots_are_named_by_their_steps(page: Any, shared_server: str) -> None:
+    page.goto(f"{shared_server}/runs")
+    script = """async (names) => {
+        const { snapshotLabel } = await import("/static/js/run_picker.js");
+        return names.map((name) => snapshotLabel(name));
+    }"""
+    labels = page.evaluate(script, ["150", "2k", "2.3M", "best"])
+    assert labels == ["step 150", "step 2,000", "step 2,300,000", "best"]

@@ -28,6 +28,10 @@ export class ConversationList {
     });
     this.panel.addEventListener("hidden.bs.offcanvas", () => { if (document.activeElement === document.body) byId("text").focus(); });
     this.draw();
+    byId("kept-new").addEventListener("click", () => {
+      onOpen({});
+      byId("text").focus();
+    });
     byId("find-kept").addEventListener("input", () => this.draw());
     byId("import").addEventListener("change", (event) => this.importFiles(event.target));
     byId("download-all").addEventListener("click", async () => download(timedName("conversations", "json"), "application/json", asJson(await allRecords())));

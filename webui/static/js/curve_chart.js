@@ -64,7 +64,7 @@ export class CurveChart {
       width: this.width,
       height: HEIGHT,
       cursor: { drag: { x: true, y: false, setScale: false }, focus: { prox: single ? -1 : 24 } }, // the nearest line stands out
-      focus: { alpha: 0.2 },
+      focus: { alpha: 0.35 },
       scales: {
         x: { time: false, range: () => this.view.zoom },
         y: { distr: log ? 3 : 1, log: 10, range: () => this.valueRange() },

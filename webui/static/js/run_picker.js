@@ -12,8 +12,12 @@ export const shortName = (run) => run.replace(/^\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d_/
 
 export const isSnapshot = (name) => name !== "latest" && name !== "best";
 
-/** "step 10", or "latest" or "best" with the step of the weights if it is known. */
-export const snapshotLabel = (name, step = null) => (isSnapshot(name) ? `step ${name}` : step === null ? name : `${name}, step ${formatNumber(step)}`);
+/** "step 2,000" for the snapshot "2k", or "latest" or "best" with the step of the weights if it is known. */
+export function snapshotLabel(name, step = null) {
+  if (!isSnapshot(name)) return step === null ? name : `${name}, step ${formatNumber(step)}`;
+  const steps = Math.round(Number.parseFloat(name) * ({ k: 1e3, M: 1e6 }[name.at(-1)] ?? 1));
+  return `step ${Number.isNaN(steps) ? name : formatNumber(steps)}`;
+}
 
 /** What to do if there is no run for a page. */
 export const trainingHint = (config = "quickstart") => [" Train one with ", element("code", {}, `seq2seq-chat train configs/${config}.json`), "."];
