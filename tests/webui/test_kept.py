@@ -82,6 +82,14 @@ def test_everything_is_found_downloaded_deleted_and_imported(
     talked(page, shared_server)
     titles = page.locator(".kept-title")
     expect(titles).to_have_text([re.compile("^bananas.*two models"), re.compile("^apples"), re.compile("^cherries")])
+    page.get_by_label("Rename apples").focus()
+    page.keyboard.press("Enter")
+    page.get_by_label("New name").fill("fruit")
+    page.keyboard.press("Enter")
+    expect(titles.nth(1)).to_have_text(re.compile("^fruit"))
+    open_page(page, shared_server, "/compare")
+    submit(page, "pears")
+    expect(titles.first).to_have_text(re.compile("^fruitcomparison"))  # it was changed last, and has its name
     kept = download(page, page.get_by_role("button", name="Download everything").click)
     page.get_by_label("Search in what is kept").fill("CHERRIES 1")  # a reply
     expect(titles).to_have_count(1)
@@ -98,8 +106,9 @@ def test_everything_is_found_downloaded_deleted_and_imported(
     file.write_text(kept, encoding="utf-8")
     page.locator("#import").set_input_files(file)
     expect(titles).to_have_count(3)
-    titles.first.click()
-    expect(page.locator("#log li")).to_have_count(len(json.loads(kept)["conversations"][0]["talk"]["replies"]) + 1)
+    talk = next(one["talk"] for one in json.loads(kept)["conversations"] if one["kind"] == "talk")
+    titles.filter(has_text="bananas").click()
+    expect(page.locator("#log li")).to_have_count(len(talk["replies"]) + 1)
 
 
 def test_a_new_evaluation_survives_a_reload(page: Any, shared_server: str, expect: Any) -> None:

@@ -83,7 +83,7 @@ function update(turn) {
 }
 
 async function store() {
-  if (!await keep(conversation.record)) note.textContent = "The browser does not keep this conversation: its storage is full or disabled. Download it instead.";
+  await keep(conversation.record, note);
   list.draw(conversation.id);
 }
 

@@ -67,8 +67,7 @@ function removeColumn(index) {
 }
 
 async function save() {
-  const isKept = await keep({ id, kind: "compare", title: titleOf(turns[0]?.text ?? ""), columns, turns });
-  if (!isKept) note.textContent = "The browser does not keep this comparison: its storage is full or disabled. Download it instead.";
+  await keep({ id, kind: "compare", title: titleOf(turns[0]?.text ?? ""), columns, turns }, note);
   if (!pending) list.draw(id);
 }
 

@@ -121,10 +121,12 @@ export function remember({ id, kind }, isNext = false, isEmpty = false) {
   if (path !== location.pathname) history[isNext ? "pushState" : "replaceState"](null, "", path + (isNext ? "" : location.search));
 }
 
-/** Keep what a page shows; returns whether it is kept when the page is closed. */
-export function keep(record) {
+/** Keep what a page shows; `note` says if it is lost when the page is closed. */
+export async function keep(record, note) {
   remember(record);
-  return saveRecord({ ...record, changed: new Date().toISOString() });
+  const { title } = await loadRecord(record.id) ?? {}; // it may have been renamed
+  const isKept = await saveRecord({ ...record, title: title || record.title, changed: new Date().toISOString() });
+  if (!isKept) note.textContent = "The browser does not keep this: its storage is full or disabled. Download or copy it instead.";
 }
 
 let isMissing = false; // what the address names

@@ -122,7 +122,7 @@ function open(record, isNext = true) {
 }
 
 async function store() {
-  if (!await keep({ id, kind: "talk", title: titleOf(talk.text), talk })) actionNote.textContent = "The browser does not keep this conversation: its storage is full or disabled. Download it instead.";
+  await keep({ id, kind: "talk", title: titleOf(talk.text), talk }, actionNote);
   list.draw(id);
 }
 

@@ -129,7 +129,7 @@ async function request(requested) {
 async function store({ run, snapshot }) {
   if (!lines.some(({ answer }) => answer)) return;
   const kept = lines.map(({ source, answer }) => ({ source, answer }));
-  if (!await keep({ id, kind: "translate", title: titleOf(lines.map(({ source }) => source).join(" ")), model: { run, snapshot }, lines: kept })) note.textContent = `The browser does not keep this ${labels.output}: its storage is full or disabled. Copy it instead.`;
+  await keep({ id, kind: "translate", title: titleOf(lines.map(({ source }) => source).join(" ")), model: { run, snapshot }, lines: kept }, note);
   list.draw(id);
 }
 

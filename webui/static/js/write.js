@@ -97,7 +97,7 @@ function isTextLink({ run, snapshot, prompt, text, length, seed }) {
 async function save() {
   const shown = texts.map(({ request, step, tokens, status, note: remark }) => ({ request, step, tokens, status: pending ? "Stopped" : status.textContent, remark: remark.textContent }));
   const { run, prompt } = texts[0].request;
-  if (!await keep({ id, kind: "write", title: titleOf(prompt), run, fields: fields(), shown })) note.textContent = "The browser does not keep this text: its storage is full or disabled. Download it instead.";
+  await keep({ id, kind: "write", title: titleOf(prompt), run, fields: fields(), shown }, note);
   list.draw(id);
 }
 
