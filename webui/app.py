@@ -29,17 +29,18 @@ from webui.security import REPORT_POLICY, STATIC_ENDPOINTS, secure
 from webui.workbench_api import workbench
 
 PAGES = {
-    "/": "chat",
-    "/translate": "translate",
-    "/write": "write",
-    "/compare": "compare",
-    "/judge": "judge",
-    "/judge/<name>": "evaluation",
-    "/search": "search",
-    "/talk": "talk",
-    "/runs": "runs",
-    "/runs/<name>": "run",
+    "chat": ("/", "/chat/<id>"),
+    "translate": ("/translate", "/translate/<id>"),
+    "write": ("/write", "/write/<id>"),
+    "compare": ("/compare", "/compare/<id>"),
+    "judge": ("/judge",),
+    "evaluation": ("/judge/<name>",),
+    "search": ("/search",),
+    "talk": ("/talk", "/talk/<id>"),
+    "runs": ("/runs",),
+    "run": ("/runs/<name>",),
 }
+"""The addresses of pages. What an id names is kept in the browser, see ``static/js/kept.js``."""
 
 MAX_BYTES = 64 * 2**20  # of a file of a report
 
@@ -55,9 +56,10 @@ def render_page(template: str, **context: object) -> str:
     return render_template(template, limits=state.limits, needs_token=needs_token, labels=labels, **context)
 
 
-for path, page in PAGES.items():
+for page, paths in PAGES.items():
     view = functools.partial(render_page, f"{page}.html", questions="\n".join(bundled_questions()))
-    pages.add_url_rule(path, page, view)
+    for path in paths:
+        pages.add_url_rule(path, page, view)
 
 
 @files.route("/files/<run>/<file>", methods=["GET", "POST"])

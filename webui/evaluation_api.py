@@ -76,11 +76,13 @@ class PairRequest(RequestBody):
     """A request for the next pair of replies."""
 
     judge: JudgeName
+    skipped: list[ItemIndex] = Field([], description="pairs that are left out")
 
 
-class VoteRequest(PairRequest):
+class VoteRequest(RequestBody):
     """A vote on a pair of replies."""
 
+    judge: JudgeName
     item: ItemIndex
     choice: Choice
 
@@ -196,6 +198,12 @@ class EvaluationResults(EvaluationCounts):
     statistics: EvaluationStatistics
 
 
+class VoteList(BaseModel):
+    """All votes of an evaluation."""
+
+    votes: list[dict[str, Any]] = Field(description="as stored, each with its prompt, both replies and their systems")
+
+
 class PromptsQuery(BaseModel):
     """How many prompts to take."""
 
@@ -275,15 +283,22 @@ def results(name: EvaluationName) -> Response:
     )
 
 
+@evaluations.get("/api/evaluations/<name>/votes")
+@Operation("listVotes", "The votes", [VoteList])
+def list_votes(name: EvaluationName) -> Response:
+    """The votes of all judges, oldest first."""
+    return json_response({"votes": [vote.model_dump() | revealed(vote) for vote in _find(name).votes()]})
+
+
 @evaluations.post("/api/evaluations/<name>/pair")
 @Operation("nextPair", "Two replies", [Pair], body=PairRequest, errors=[503, 507])
 def next_pair(name: EvaluationName) -> Response:
     """The next pair of replies for a judge; pairs of equal replies are left out."""
     evaluation = _find(name)
-    judge = read_body(PairRequest, '{"judge": "anna"}').judge
-    voted = evaluation.voted(judge)
+    body = read_body(PairRequest, '{"judge": "anna"}')
+    judge, voted = body.judge, evaluation.voted(body.judge)
     progress = {"voted": len(voted), "items": len(evaluation.items)}
-    unvoted = (index for index in range(len(evaluation.items)) if index not in voted)
+    unvoted = (index for index in range(len(evaluation.items)) if index not in {*voted, *body.skipped})
     while block := list(islice(unvoted, AHEAD)):
         replies = _replies(evaluation, [evaluation.items[index] for index in block])
         for index in block:

@@ -178,7 +178,8 @@ class ChatReply(BaseModel):
     )
     source_words: list[str] = Field(description="the tokens that the model read")
     reply_words: list[str] = Field(description="the tokens of the reply")
-    seconds: float = Field(description="time taken on the server")
+    ended: bool | None = Field(description="whether the model ended it, not the limit of its length; null if empty")
+    seconds: float = Field(description="time taken on the server, loading the model included")
     run: str = Field(description="full name of the run")
     step: int | None = Field(description="training steps of the weights")
     seed: int | None = Field(description="of sampling, with which the same request gives the same reply; else null")
@@ -249,6 +250,7 @@ def chat_reply(answer: Answer, run: str, seed: int | None, warnings: list[str], 
         "attention": [[round(weight, 4) for weight in row] for row in best.attention] if best else [],
         "source_words": reply.source_words,
         "reply_words": best.words if best else [],
+        "ended": best.ended if best else None,
         "seconds": round(seconds, 4),
         "step": answer.step,
         "run": run,

@@ -74,7 +74,7 @@ def test_explanation_of_a_reply_with_two_vocabularies(page: Any, shared_server: 
         **{"unknown_words": ["<U+200D>"], "attention": [[0.5, 0.26, 0.14, 0.1, 0.0]] * 4},
         "source_words": ["▁Hallo", "▁", "<0x0A>", "<U+200D>", "<unknown>"],
         "reply_words": ["ש", "<space>", "<newline>", "<U+0301>"],
-        **{"seconds": 0.1, "run": "other", "step": 7, "seed": None, "warnings": [damaged]},
+        **{"seconds": 0.1, "ended": False, "run": "other", "step": 7, "seed": None, "warnings": [damaged]},
     }
     open_page(page, shared_server, "/?run=other")
     page.route("**/api/chat/stream", lambda route: fulfill_reply(route, answer))
@@ -94,6 +94,8 @@ def test_explanation_of_a_reply_with_two_vocabularies(page: Any, shared_server: 
     expect(inner.locator(".word")).to_have_text(["U+200D"])
     expect(inner.locator(".hypothesis")).to_have_text([re.compile("ש"), "(empty)"])
     expect(inner.locator(".hypotheses td.num").last).to_have_text("-2.00")
+    expect(inner.locator(".facts-list dd").first).to_have_text("100 ms, 40 tokens per second")
+    expect(inner.locator(".facts-list dd").nth(1)).to_have_text("the limit of its length")
     expect(inner.locator(".facts-list dd").last).to_have_text("ש ␣ ↵ U+0301")
     assert not page.evaluate("() => document.documentElement.scrollWidth > innerWidth")
 
@@ -380,11 +382,15 @@ def test_every_page_is_accessible_and_fits(page: Any, shared_server: str, colors
     assert not any(problems.values()), problems
 
 
-def test_the_link_to_the_current_page_is_in_view_on_a_phone(page: Any, shared_server: str, expect: Any) -> None:
-    page.set_viewport_size({"width": 360, "height": 740})
-    for path in ("/talk", "/runs/tiny"):
-        open_any_page(page, shared_server, path)
-        expect(page.locator(".links [aria-current]")).to_be_in_viewport(ratio=1)
+def test_three_places_fit_on_a_phone(page: Any, shared_server: str, expect: Any) -> None:
+    page.set_viewport_size({"width": 320, "height": 740})
+    open_any_page(page, shared_server, "/talk")
+    expect(page.locator(".links").first.locator("a")).to_have_text(["Talk to it", "Compare", "Runs"])
+    expect(page.locator("[aria-current=true]")).to_have_text("Compare")
+    for link in page.locator(".links a").all():
+        expect(link).to_be_in_viewport(ratio=1)
+    page.get_by_role("link", name="Judge").click()
+    expect(page.locator("[aria-current=page]")).to_have_text("Judge")
 
 
 def test_dark_and_light_mode(page: Any, shared_server: str, expect: Any) -> None:
@@ -397,3 +403,13 @@ def test_dark_and_light_mode(page: Any, shared_server: str, expect: Any) -> None
     expect(page.locator("#theme")).to_have_attribute("aria-pressed", "true")
     page.reload()
     assert page.evaluate(color) != light
+
+
+def test_snapshots_are_named_by_their_steps(page: Any, shared_server: str) -> None:
+    page.goto(f"{shared_server}/runs")
+    script = """async (names) => {
+        const { snapshotLabel } = await import("/static/js/run_picker.js");
+        return names.map((name) => snapshotLabel(name));
+    }"""
+    labels = page.evaluate(script, ["150", "2k", "2.3M", "best"])
+    assert labels == ["step 150", "step 2,000", "step 2,300,000", "best"]

@@ -11,7 +11,17 @@ from typing import Any
 import pytest
 
 from seq2seq_chat.runs.run import Run
-from tests.webui.conftest import Serve, choose_beam, download, fulfill_reply, hold, open_page, set_decoding, submit
+from tests.webui.conftest import (
+    Serve,
+    choose_beam,
+    download,
+    fulfill_reply,
+    hold,
+    open_page,
+    problems_of,
+    set_decoding,
+    submit,
+)
 from tests.webui.test_browser import QUESTION, explanation, send
 
 ANSWER = {
@@ -49,6 +59,7 @@ def test_the_history_after_stop_and_after_a_late_retry(page: Any, shared_server:
     hold(page, "**/api/chat**")
     submit(page, "c")
     expect(page.locator(".typing")).to_contain_text("is typing")
+    expect(page.locator(".typing")).to_contain_text("The model is being loaded, or others use it.")
     page.locator("#stop").click()
     expect(page.locator(".stopped")).to_be_visible()
     expect(page.locator(".typing")).to_have_count(0)
@@ -167,7 +178,7 @@ def test_conversations_are_listed_renamed_deleted_and_imported(
         menu("New conversation")
         expect(page.locator(".message")).to_have_count(0)
     menu("All conversations")
-    titles = page.locator(".conversation-title")
+    titles = page.locator(".kept-title")
     expect(titles).to_have_text([re.compile("second"), re.compile("first")])
     page.get_by_label("Rename first").click()
     page.get_by_label("New name").fill("the <b>first</b>")
@@ -180,14 +191,14 @@ def test_conversations_are_listed_renamed_deleted_and_imported(
     page.get_by_label("Delete second").click()
     titles.first.click()
     expect(page.locator(".message.model .message-text")).to_have_text("FIRST 1")
-    page.locator("#conversations").wait_for(state="hidden")
+    page.locator("#kept").wait_for(state="hidden")
     exported = tmp_path / "exported.json"
     exported.write_text(download(page, lambda: menu("Download as JSON")), encoding="utf-8")
     (tmp_path / "wrong.json").write_text(json.dumps({"conversations": [{"turns": 1}]}))
     menu("All conversations")
     page.locator("#import").set_input_files([exported, tmp_path / "wrong.json"])
     note = "exported.json: 1 conversation imported. wrong.json: This file contains no conversations."
-    expect(page.locator("#conversations-note")).to_contain_text(note)
+    expect(page.locator("#kept-note")).to_contain_text(note)
     expect(titles).to_have_text([re.compile("the <b>first</b>")] * 2)
     titles.first.click()
     expect(page.locator(".message.model .message-text")).to_have_text("FIRST 1")
@@ -252,6 +263,36 @@ def test_a_reload_keeps_the_selection(page: Any, shared_server: str, expect: Any
     page.locator("#snapshot option").first.wait_for(state="attached")
     expect(page.locator("#run")).to_have_value("other")
     expect(page.locator("#snapshot")).to_have_value("10")
+
+
+def test_columns_have_their_own_decoding_settings(page: Any, shared_server: str, expect: Any) -> None:
+    open_page(page, shared_server, "/compare?run=tiny")
+    requests = echo(page)
+    page.get_by_role("button", name="Add column").click()
+    choose_beam(page)
+    page.get_by_role("button", name="Add column").click()
+    settings = page.locator(".lane-head .action")
+    expect(settings).to_have_text(["Greedy", re.compile("Beam search")])
+    submit(page, "a")
+    expect(page.locator(".lane .message-text")).to_have_count(2)
+    assert sorted(request["decoding"]["method"] for request in requests) == ["beam", "greedy"]
+    settings.first.click()
+    expect(settings).to_have_text([re.compile("Beam search")] * 2)
+
+
+def test_conversations_are_beside_the_current_one_on_wide_screens(page: Any, shared_server: str, expect: Any) -> None:
+    page.set_viewport_size({"width": 1500, "height": 800})
+    open_page(page, shared_server)
+    echo(page)
+    send(page, "first")
+    page.get_by_role("button", name="New", exact=True).click()
+    send(page, "second")
+    titles = page.locator(".kept-title")
+    expect(titles).to_have_text([re.compile("second"), re.compile("first")])
+    expect(page.locator("[aria-current] .kept-title")).to_contain_text("second")
+    assert not problems_of(page)
+    titles.last.click()
+    assert texts(page) == ["first", "FIRST 1"]
 
 
 def test_compare_keeps_what_is_open_and_can_be_stopped(page: Any, shared_server: str, expect: Any) -> None:

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tests.webui.conftest import REPLY_TIMEOUT, Serve, open_page, set_decoding
+from tests.webui.conftest import REPLY_TIMEOUT, Serve, download, open_page, set_decoding
 
 FITS = "() => [...document.querySelectorAll('#results .table-wrap')].every((n) => n.scrollWidth <= n.clientWidth)"
 PROMPTS = ["you see the tree1 ?", "i like the song3 ?", "they know the house2 ?"]
@@ -41,6 +41,9 @@ def test_a_blind_evaluation(page: Any, serve: Serve, results: Path, tmp_path: Pa
         page.locator("#from-file").set_input_files(prompts)
         expect(page.locator("#prompt-count")).to_have_text("3 prompts")
         start(page, expect)
+        skipped = page.locator("#prompt").inner_text()
+        page.keyboard.press("5")
+        expect(page.locator("#prompt")).not_to_have_text(skipped)
         for number in range(3):
             expect(page.locator(".choices button").first).to_be_enabled(timeout=REPLY_TIMEOUT)
             assert "tiny" not in page.locator("#judging").inner_text()  # blind
@@ -53,7 +56,12 @@ def test_a_blind_evaluation(page: Any, serve: Serve, results: Path, tmp_path: Pa
             assert (vote["prompt"], vote["choice"], vote["judge"]) == (prompt, "left", "anna")
             assert [vote["left_reply"] or "(empty)", vote["right_reply"] or "(empty)"] == replies
             page.keyboard.press("Enter")
+            if number == 1:
+                expect(page.locator("#status")).to_have_text("Only 1 skipped pair left.")
+                page.get_by_role("button", name="Next").click()
         expect(page.locator("#status")).to_contain_text("Nothing is left")
+        votes = json.loads(download(page, page.get_by_role("button", name="Download the votes").click))["votes"]
+        assert (votes[2]["prompt"], votes[2]["left"]["run"]) == (skipped, "tiny")
         expect(page.locator("#results")).to_contain_text("The left side won 100.0 %")
         expect(page.locator("#results")).to_contain_text("anna (3)")
         page.set_viewport_size({"width": 320, "height": 640})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
+import re
 import shutil
 import socket
 import subprocess
@@ -116,7 +117,7 @@ def test_requests_with_the_name_of_the_proxy(proxied: str) -> None:
 def test_pages_link_below_the_path(proxied: str) -> None:
     status, page = request(proxied, "/chat/runs")
     assert status == 200
-    for address in (b'href="/chat/translate"', b'src="/chat/static/js/theme.js"', b'data-root="/chat"'):
+    for address in (b'href="/chat/compare"', b'src="/chat/static/js/theme.js"', b'data-root="/chat"'):
         assert address in page
     assert request(proxied, "/chat/static/js/theme.js")[0] == 200
 
@@ -130,7 +131,7 @@ def test_a_conversation_behind_the_proxy(page: Any, proxied: str, expect: Any) -
     expect(page.locator("h1")).to_have_text("tiny")
     page.locator("#facts").get_by_role("link", name="Chat").click()
     expect(page.locator("#run")).to_have_value("tiny")
-    assert page.url.startswith(f"{proxied}/chat/?run=tiny")
+    assert re.match(f"{proxied}/chat/chat/[0-9a-f]{{24}}\\?run=tiny", page.url)  # that of the conversation
 
 
 def test_only_the_trusted_proxy_may_name_the_host(shared_results: Path, tmp_path: Path) -> None:

@@ -172,6 +172,7 @@ def test_a_reply_links_to_its_search(page: Any, shared_server: str, expect: Any)
     reply.wait_for(timeout=REPLY_TIMEOUT)
     text = reply.inner_text()
     page.locator(".why-box summary").click()
-    page.get_by_role("link", name="Watch the search").click()
+    expect(page.locator(".turn-actions").get_by_role("link", name="Watch the search")).to_be_visible()
+    page.locator(".why-inner").get_by_role("link", name="Watch the search").click()
     expect(page.locator("#ranking .hypothesis").first).to_have_text(text)
     expect(page.get_by_label("Beam width")).to_have_value("1")  # a greedy reply

@@ -12,7 +12,7 @@ import pytest
 from seq2seq_chat.chat.generator import GeneratedToken, Generator
 from seq2seq_chat.config import Decoding
 from seq2seq_chat.runs.run import Run
-from tests.webui.conftest import REPLY_TIMEOUT, download, open_page, serving
+from tests.webui.conftest import REPLY_TIMEOUT, download, open_any_page, open_page, serving
 
 TEXT = "the cat sat on a mat.\n"
 SAMPLE = Decoding(method="sample")
@@ -147,3 +147,16 @@ def test_a_run_of_another_task_opens_its_own_page(page: Any, server: str, expect
     open_page(page, server, "/compare")
     expect(page.locator("#run")).to_have_value("tiny")
     expect(page.locator("#run option", has_text="writer")).to_have_count(0)  # it cannot be compared
+
+
+def test_talk_to_it_opens_the_page_of_the_last_run(page: Any, server: str, expect: Any) -> None:
+    open_page(page, server, "/write?run=writer")
+    open_any_page(page, server, "/runs")
+    page.get_by_role("link", name="Talk to it").click()
+    expect(page.locator("#run")).to_have_value("writer")
+    assert "/write" in page.url
+    page.go_back()
+    expect(page).to_have_url(f"{server}/runs")
+    open_page(page, server, "/?run=tiny")
+    page.get_by_role("link", name="Talk to it").click()
+    expect(page.locator("#run")).to_have_value("tiny")

@@ -110,7 +110,10 @@ async function request(path, { body = null, signal = null, method = body ? "POST
     else await askForToken(token !== null);
     return request(path, { body, signal, method });
   }
-  const { error } = await response.json().catch(() => ({}));
+  const { error } = await response.json().catch((failure) => {
+    if (failure.name === "AbortError") throw failure;
+    return {};
+  });
   const retryAfter = Number(response.headers.get("Retry-After")) || null;
   throw new ApiError(error ?? `The server responded with status ${response.status}.`, response.status, retryAfter);
 }

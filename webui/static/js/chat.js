@@ -4,9 +4,9 @@ import { Composer } from "./composer.js";
 import { Conversation, replyOf } from "./conversation.js";
 import { asJson, asMarkdown, asText } from "./conversation_files.js";
 import { ConversationList } from "./conversation_list.js";
-import { loadConversation, saveConversation } from "./conversation_store.js";
 import { DecodingForm } from "./decoding.js";
-import { byId, copyToClipboard, download, element, loadState, saveState, timedName } from "./dom.js";
+import { byId, copyToClipboard, download, element, timedName } from "./dom.js";
+import { isNamed, keep, noteMissing, onBack, recordToShow, remember } from "./kept.js";
 import { linkTo, notRepeatable, offerLink, openedLink } from "./permalink.js";
 import { RunPicker, trainingHint } from "./run_picker.js";
 import { pendingReply, turnElements } from "./turn_view.js";
@@ -25,6 +25,7 @@ const composer = new Composer(send);
 const log = byId("log");
 const scroll = byId("scroll");
 const note = byId("note");
+const list = new ConversationList("chat", open, ({ id, title }) => { if (id === conversation.id) conversation.title = title; });
 const actions = { edit, select, showReply, request: requestReply, copy: copyReply, link: copyLink, history: recentHistory };
 
 function showRun(details) {
@@ -82,14 +83,15 @@ function update(turn) {
 }
 
 async function store() {
-  saveState("conversation", conversation.id);
-  if (!await saveConversation(conversation.record)) note.textContent = "The browser does not keep this conversation: its storage is full or disabled. Download it instead.";
+  await keep(conversation.record, note);
+  list.draw(conversation.id);
 }
 
-function open(record) {
+function open(record, isNext = true) {
   stop();
   conversation = new Conversation(record);
-  saveState("conversation", conversation.id);
+  remember(conversation.record, isNext, !conversation.turns.length);
+  list.draw(conversation.id);
   states.clear();
   boxes.clear();
   log.replaceChildren();
@@ -98,7 +100,7 @@ function open(record) {
   composer.text.focus();
   composer.sent = conversation.path.map((turn) => turn.text);
   const last = conversation.path.map(replyOf).findLast(Boolean);
-  if (last && picker.hasRuns) picker.select(last);
+  if (last) picker.select(last);
 }
 
 function canRequest() {
@@ -246,16 +248,10 @@ byId("new").addEventListener("click", () => open({}));
 byId("copy").addEventListener("click", async () => { note.textContent = await copyToClipboard(asText(conversation), "conversation", "Download the conversation instead."); });
 byId("download-text").addEventListener("click", () => download(timedName("conversation", "txt"), "text/plain", asText(conversation)));
 byId("download-markdown").addEventListener("click", () => download(timedName("conversation", "md"), "text/markdown", asMarkdown(conversation)));
-byId("download-json").addEventListener("click", () => download(timedName("conversation", "json"), "application/json", asJson([conversation])));
+byId("download-json").addEventListener("click", () => download(timedName("conversation", "json"), "application/json", asJson([conversation.record])));
 addEventListener("keydown", (event) => {
   if (event.key === "Escape" && pending && !document.querySelector(".offcanvas.show, .dropdown-menu.show")) stop();
 });
-new ConversationList({
-  onOpen: open,
-  onRename: ({ id, title }) => { if (id === conversation.id) conversation.title = title; },
-  onDelete: ({ id }) => { if (id === conversation.id) open({}); },
-});
-
 for (const text of STARTERS) {
   const button = element("button", { type: "button", class: "btn btn-soft" }, text);
   button.addEventListener("click", () => send(text) && composer.text.focus());
@@ -263,9 +259,12 @@ for (const text of STARTERS) {
 }
 composer.resize();
 const link = openedLink("reply", isReplyLink, note);
-const saved = link ? null : await loadConversation(String(loadState("conversation")));
-if (saved) open(saved);
+const saved = link ? null : await recordToShow("chat");
+if (saved) open(saved, false);
+onBack((record) => open(record, false));
 composer.text.focus({ preventScroll: true });
 if (link) form.use({ ...link.decoding, seed: null }); // later replies have seeds of their own
 await picker.start(link);
+noteMissing(note);
+if (saved && isNamed) open(saved, false); // with its run
 if (link) openLink(link);

@@ -1,14 +1,15 @@
 // The page for sending the same text to several runs or snapshots, in columns.
 import { ApiError, chat } from "./api.js";
 import { Composer } from "./composer.js";
-import { DecodingForm } from "./decoding.js";
-import { byId, copyToClipboard, download, element, loadState, saveState } from "./dom.js";
+import { DecodingForm, decodingLabel } from "./decoding.js";
+import { ConversationList } from "./conversation_list.js";
+import { byId, copyToClipboard, download, element } from "./dom.js";
+import { keep, newId, noteMissing, onBack, recordToShow, remember, titleOf } from "./kept.js";
 import { labelsOf } from "./labels.js";
 import { errorMessage, replyMessage, typingIndicator, userMessage } from "./messages.js";
 import { RunPicker, isSnapshot, shortName, snapshotLabel, trainingHint } from "./run_picker.js";
 
 const MAX_COLUMNS = 12;
-const MAX_SAVED = 50; // turns restored after a reload
 const MAX_REQUESTS = 4; // at a time
 const PENDING = "pending";
 const STOPPED = "stopped";
@@ -18,9 +19,11 @@ const composer = new Composer(send);
 const lanes = byId("lanes");
 const note = byId("note");
 
-/** Columns {run, snapshot, task} and turns {text, results}, with a result per column: {reply}, {error}, PENDING, STOPPED or null. */
+/** Columns {run, snapshot, task, decoding} and turns {id, time, text, results}, with a result per column: {reply}, {error}, PENDING, STOPPED or null. */
 let columns = [];
 let turns = [];
+let id = newId(); // of the comparison
+const list = new ConversationList("compare", open);
 let pending = null; // the AbortController of the current requests
 const cells = new Map(); // the elements of results, by turn
 
@@ -30,10 +33,10 @@ function showRun(details) {
   else note.replaceChildren("No runs to compare yet.", ...trainingHint());
 }
 
-const isSame = (one, other) => one.run === other.run && one.snapshot === other.snapshot;
+const isSame = (one, other) => one.run === other.run && one.snapshot === other.snapshot && JSON.stringify(one.decoding) === JSON.stringify(other.decoding);
 
 function selectedColumn() {
-  return { ...picker.selection, task: picker.task };
+  return { ...picker.selection, task: picker.task, decoding: form.value };
 }
 
 function addColumns(candidates) {
@@ -44,6 +47,7 @@ function addColumns(candidates) {
     columns.push(column);
     for (const turn of turns) turn.results.push(null);
   }
+  save();
   draw();
 }
 
@@ -58,17 +62,29 @@ function removeColumn(index) {
     turn.results.splice(index, 1);
     cells.get(turn)?.splice(index, 1);
   }
+  save();
   draw();
 }
 
-function save() {
-  saveState("columns", columns);
-  saveState("turns", turns.slice(-MAX_SAVED));
+async function save() {
+  await keep({ id, kind: "compare", title: titleOf(turns[0]?.text ?? ""), columns, turns }, note);
+  if (!pending) list.draw(id);
+}
+
+/** Show a comparison, or an empty one with the same columns. */
+function open(record, isNext = true) {
+  stop();
+  id = record.id ?? newId();
+  columns = record.columns ?? columns;
+  turns = (record.turns ?? []).map(({ results, ...turn }) => ({ ...turn, results: results.map((result) => (result === PENDING ? STOPPED : result)) }));
+  remember({ id, kind: "compare" }, isNext, !record.id);
+  cells.clear();
+  list.draw(id);
+  draw();
 }
 
 /** Show the columns and turns; results that are shown already keep their elements, with what is open in them. */
 function draw() {
-  save();
   lanes.hidden = !columns.length;
   const different = tasks().size > 1 ? [...tasks()].join(" and ") : null;
   byId("mixed").textContent = different && `The columns have different tasks, ${different}, so their answers to the same text cannot be compared.`;
@@ -77,8 +93,14 @@ function draw() {
   const heads = columns.map((column, index) => {
     const remove = element("button", { type: "button", class: "btn-close", "aria-label": `Remove column ${shortName(column.run)}, ${column.snapshot}` });
     remove.addEventListener("click", () => removeColumn(index));
+    const settings = element("button", { type: "button", class: "action", title: "Use the settings that are chosen under Decoding" }, decodingLabel(column.decoding ?? form.value));
+    settings.addEventListener("click", () => {
+      column.decoding = form.value;
+      save();
+      draw();
+    });
     return element("div", { class: "lane-head", title: column.run }, element("div", {}, element("h2", { dir: "auto" }, snapshotLabel(column.snapshot)),
-      element("span", { class: "muted", dir: "auto" }, shortName(column.run))), remove);
+      element("span", { class: "muted", dir: "auto" }, shortName(column.run)), settings), remove);
   });
   lanes.replaceChildren(...heads, ...turns.flatMap((turn) => [element("div", { class: "turn" }, userMessage(turn.text)), ...turnCells(turn)]));
 }
@@ -117,8 +139,9 @@ function scrollToEnd() {
 function send(text) {
   if (!columns.length && picker.selection.run) addColumns([selectedColumn()]);
   if (!columns.length || pending) return false;
-  const turn = { text, results: columns.map(() => null) };
+  const turn = { id: newId(), time: Date.now(), text, results: columns.map(() => null) };
   turns.push(turn);
+  save();
   draw();
   request(turn, columns);
   scrollToEnd();
@@ -144,7 +167,7 @@ async function request(turn, requested) {
 async function resultOf(turn, column, signal) {
   if (signal.aborted || !columns.includes(column)) return STOPPED;
   const snapshot = column.snapshot === "latest" ? null : column.snapshot;
-  const body = { run: column.run, snapshot, text: turn.text, history: history(turn, columns.indexOf(column)), decoding: form.value };
+  const body = { run: column.run, snapshot, text: turn.text, history: history(turn, columns.indexOf(column)), decoding: column.decoding ?? form.value };
   try {
     const reply = await chat(body, signal);
     return reply.run === column.run ? { reply } : { error: `There is no run “${column.run}” any more.` };
@@ -183,13 +206,10 @@ byId("add-snapshots").addEventListener("click", () => {
   if (!picker.details) return;
   const snapshots = picker.details.snapshots.filter(isSnapshot);
   if (!snapshots.length) note.textContent = "This run has no snapshots.";
-  else addColumns(snapshots.slice(-MAX_COLUMNS).map((snapshot) => ({ run: picker.details.name, snapshot, task: picker.details.task })));
+  else addColumns(snapshots.slice(-MAX_COLUMNS).map((snapshot) => ({ run: picker.details.name, snapshot, task: picker.details.task, decoding: form.value })));
 });
 byId("new").addEventListener("click", () => {
-  stop();
-  turns = [];
-  cells.clear();
-  draw();
+  open({});
   composer.text.focus();
 });
 byId("stop").addEventListener("click", stop);
@@ -199,8 +219,10 @@ addEventListener("keydown", (event) => {
 byId("copy").addEventListener("click", async () => { note.textContent = await copyToClipboard(asText(), "comparison", "Download the comparison instead."); });
 byId("download-json").addEventListener("click", () => download("comparison.json", "application/json", JSON.stringify({ columns, turns }, null, 2)));
 
-columns = loadState("columns") ?? [];
-turns = (loadState("turns") ?? []).map(({ text, results = columns.map(() => null) }) => ({ text, results: results.map((result) => (result === PENDING ? STOPPED : result)) }));
-draw();
+const saved = await recordToShow("compare");
+if (saved) open(saved, false);
+else draw();
+onBack((record) => open(record, false));
 composer.resize();
 await picker.start();
+noteMissing(note);

@@ -1,7 +1,6 @@
 // A conversation: a tree of turns, of which one path is shown. Editing a message adds a branch, and nothing is lost.
 
-/** Random, as crypto.randomUUID() is missing on pages that are loaded by http from another machine. */
-export const newId = () => [...crypto.getRandomValues(new Uint8Array(12))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+import { newId, titleOf } from "./kept.js";
 
 /**
  * `turns` are {id, parent, follows, text, time, replies, shown, isCurrent}: `parent` is the previous turn or null, and
@@ -18,7 +17,7 @@ export class Conversation {
 
   get record() {
     const { id, title, changed, turns } = this;
-    return { id, title, changed, turns };
+    return { id, kind: "chat", title, changed, turns };
   }
 
   /** The turns that are shown, from first to last. */
@@ -67,7 +66,7 @@ export class Conversation {
 
   touch() {
     this.changed = new Date().toISOString();
-    this.title ||= this.path[0]?.text.slice(0, 80) ?? "";
+    this.title ||= titleOf(this.path[0]?.text ?? "");
   }
 
   /** What was said before a turn, user and model alternately; messages without a reply are left out. */

@@ -1,5 +1,6 @@
-// Conversations as files: text and Markdown to read, JSON to import again.
-import { Conversation, newId, replyOf } from "./conversation.js";
+// What the browser keeps as files: text and Markdown to read, JSON to import again.
+import { replyOf } from "./conversation.js";
+import { newId } from "./kept.js";
 import { modelLabel } from "./run_picker.js";
 
 const FORMAT = "seq2seq-chat conversations";
@@ -20,12 +21,12 @@ export function markdownMessage(name, text) {
   return `**${name.replace(/[\\`*_[\]<>]/g, "\\$&")}**\n\n${text.replace(/^/gm, "> ")}\n\n`;
 }
 
-/** All versions of everything, with what explains the replies. */
-export function asJson(conversations) {
-  return JSON.stringify({ format: FORMAT, conversations: conversations.map(({ record }) => record) }, null, 1);
+/** All versions of everything in records, with what explains the replies. */
+export function asJson(records) {
+  return JSON.stringify({ format: FORMAT, conversations: records }, null, 1);
 }
 
-/** The conversations of a file, as new ones. Throws an Error with a message for the user. */
+/** The records of a file, as new ones. Throws an Error with a message for the user. */
 export function fromJson(text) {
   let content;
   try {
@@ -33,21 +34,55 @@ export function fromJson(text) {
   } catch {
     throw new Error("This file is not JSON. Choose one that was downloaded here as JSON.");
   }
-  if (content?.format !== FORMAT || !Array.isArray(content.conversations) || !content.conversations.every(isConversation)) {
+  if (content?.format !== FORMAT || !Array.isArray(content.conversations) || !content.conversations.every(isRecord)) {
     throw new Error("This file contains no conversations. Choose one that was downloaded here as JSON.");
   }
-  return content.conversations.map(({ title, changed, turns }) => new Conversation({ id: newId(), title, changed, turns }));
+  return content.conversations.map((record) => ({ kind: "chat", ...record, id: newId() }));
 }
 
 const isString = (value) => typeof value === "string";
 const isListOf = (check) => (value) => Array.isArray(value) && value.every(check);
 const isStrings = isListOf(isString);
 
-function isConversation(value) {
+const isObject = (value) => value !== null && typeof value === "object";
+const isModel = ({ run, snapshot } = {}) => isString(run) && isString(snapshot);
+
+function isRecord(value) {
+  try {
+    const kind = value.kind ?? "chat";
+    return isString(value.title) && !Number.isNaN(Date.parse(value.changed)) && Object.hasOwn(CHECKS, kind) && CHECKS[kind](value);
+  } catch {
+    return false; // a part is missing
+  }
+}
+
+function isConversation({ turns }) {
   const earlier = new Set([null]); // a turn comes after the one that it follows, so there are no cycles
   const isInOrder = ({ id, parent }) => earlier.has(parent) && !earlier.has(id) && earlier.add(id);
-  return isString(value?.title) && !Number.isNaN(Date.parse(value.changed)) && isListOf(isTurn)(value.turns) && value.turns.every(isInOrder);
+  return isListOf(isTurn)(turns) && turns.every(isInOrder);
 }
+
+function isComparison({ columns, turns }) {
+  const isResult = (result) => result === null || isString(result) || isString(result?.error) || isAnswer(result?.reply);
+  return isListOf(isModel)(columns) && isListOf(({ id, text, results }) => isString(id) && isString(text) && results.length === columns.length && isListOf(isResult)(results))(turns);
+}
+
+/** Whether a value is a conversation of models, as in talk_record.js. */
+export function isTalk({ models, decoding, seed, text, replies }) {
+  return models.length === 2 && models.every(isModel) && isObject(decoding) && Number.isInteger(seed) && isString(text)
+    && replies.every((reply) => isString(reply.text) && (reply.step === null || Number.isInteger(reply.step)));
+}
+
+function isTranslation({ model, lines }) {
+  return isModel(model) && isListOf(({ source, answer }) => isString(source) && (answer === null || (isAnswer(answer) && isModel(answer.model) && isObject(answer.model.decoding) && isString(answer.label))))(lines);
+}
+
+function isWriting({ run, fields, shown }) {
+  const isToken = ({ text, probability, alternatives }) => isString(text) && Number.isFinite(probability) && isListOf((one) => isString(one.text) && Number.isFinite(one.probability))(alternatives);
+  return isString(run) && isStrings(fields) && isListOf(({ request, tokens, status, remark }) => isModel(request) && isString(request.prompt) && isListOf(isToken)(tokens) && isString(status) && isString(remark))(shown);
+}
+
+const CHECKS = { chat: isConversation, compare: isComparison, talk: ({ talk }) => isTalk(talk), translate: isTranslation, write: isWriting };
 
 function isTurn(turn) {
   return isString(turn?.id) && (turn.parent === null || isString(turn.parent)) && Number.isInteger(turn.follows) && isString(turn.text)
@@ -55,8 +90,10 @@ function isTurn(turn) {
 }
 
 /** Whether it is a reply of the model as in `Conversation`. */
-export function isReply({ run, snapshot, decoding, answer } = {}) {
-  return isString(run) && isString(snapshot) && decoding !== null && typeof decoding === "object" && isString(answer?.reply)
+const isReply = (reply) => isModel(reply) && isObject(reply.decoding) && isAnswer(reply.answer);
+
+function isAnswer(answer) {
+  return isString(answer?.reply)
     && isListOf((one) => isString(one?.text) && Number.isFinite(one.score))(answer.alternatives)
     && isListOf(isListOf(Number.isFinite))(answer.attention)
     && [answer.unknown_words, answer.source_words, answer.reply_words, answer.warnings].every(isStrings)

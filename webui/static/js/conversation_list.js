@@ -1,39 +1,72 @@
-// The panel with all conversations of this browser: open, rename, delete, import.
-import { fromJson } from "./conversation_files.js";
-import { allConversations, deleteConversation, saveConversation } from "./conversation_store.js";
-import { byId, counted, element, timeAgo } from "./dom.js";
+// The panel with all that this browser keeps: find, open, rename, delete, download, import.
+import { asJson, fromJson } from "./conversation_files.js";
+import { byId, counted, download, element, timeAgo, timedName } from "./dom.js";
+import { KINDS, allRecords, deleteRecord, forgetAll, pathTo, saveRecord } from "./kept.js";
+import { matches } from "./select_search.js";
+
+const TEXTS = new Set(["title", "text", "reply", "prompt", "source"]);
+
+/** All that people and models have written in a record. */
+function textsOf(value, key = "") {
+  if (typeof value === "string") return TEXTS.has(key) ? [value] : [];
+  if (value === null || typeof value !== "object" || key === "attention") return [];
+  return Object.entries(value).flatMap(([name, one]) => textsOf(one, Array.isArray(value) ? key : name));
+}
 
 export class ConversationList {
-  /** `onOpen(record)` is called to show a conversation, `onRename(record)` and `onDelete(record)` after the change. */
-  constructor({ onOpen, onRename, onDelete }) {
-    Object.assign(this, { onOpen, onRename, onDelete });
-    this.panel = byId("conversations");
-    this.note = byId("conversations-note");
+  /**
+   * `kind` is that of the page, on which `onOpen(record)` shows a record, {} for an empty one; `onRename(record)` is called
+   * after the change.
+   */
+  constructor(kind, onOpen, onRename = () => {}) {
+    Object.assign(this, { kind, onOpen, onRename });
+    this.panel = byId("kept");
+    this.note = byId("kept-note");
     this.panel.addEventListener("show.bs.offcanvas", () => {
       this.note.replaceChildren();
-      this.draw();
+      this.fill();
     });
     this.panel.addEventListener("hidden.bs.offcanvas", () => { if (document.activeElement === document.body) byId("text").focus(); });
+    this.draw();
+    byId("kept-new").addEventListener("click", () => {
+      onOpen({});
+      byId("text").focus();
+    });
+    byId("find-kept").addEventListener("input", () => this.draw());
     byId("import").addEventListener("change", (event) => this.importFiles(event.target));
+    byId("download-all").addEventListener("click", async () => download(timedName("conversations", "json"), "application/json", asJson(await allRecords())));
+    byId("delete-all").addEventListener("click", async () => this.remove(await allRecords()));
   }
 
-  async draw() {
-    const records = await allConversations();
-    byId("conversation-list").replaceChildren(...records.map((record) => this.item(record)));
-    byId("no-conversations").hidden = records.length > 0;
+  /** Update the list, if it can be seen; the record with this id is the current one. */
+  async draw(current = this.current) {
+    this.current = current;
+    if (getComputedStyle(this.panel).visibility === "visible") await this.fill();
+  }
+
+  /** Show all records, or those that are searched for. */
+  async fill() {
+    const records = await allRecords();
+    const search = byId("find-kept").value;
+    const found = records.filter((record) => !search || matches(textsOf(record).join("\n"), search));
+    byId("kept-list").replaceChildren(...found.map((record) => this.item(record)));
+    byId("kept-none").textContent = !records.length ? "None yet." : found.length ? "" : "None has these words.";
+    byId("download-all").disabled = byId("delete-all").disabled = !records.length;
   }
 
   item(record) {
-    const open = element("button", { type: "button", class: "conversation-title", dir: "auto", "data-bs-dismiss": "offcanvas" }, record.title,
-      element("span", { class: "muted" }, timeAgo(Date.parse(record.changed) / 1000)));
-    open.addEventListener("click", () => this.onOpen(record));
-    const item = element("li", {}, open);
-    const action = (title, onClick) => {
-      const button = element("button", { type: "button", class: "action", "aria-label": `${title} ${record.title}` }, title);
+    const { title, kind } = record;
+    const time = timeAgo(Date.parse(record.changed) / 1000);
+    const open = element("button", { type: "button", class: "kept-title", dir: "auto", "data-bs-dismiss": "offcanvas", "data-bs-target": "#kept" }, title || "(empty)",
+      element("span", { class: "muted" }, kind === "chat" ? time : `${KINDS[kind]} · ${time}`));
+    open.addEventListener("click", () => (kind === this.kind ? this.onOpen(record) : location.assign(pathTo(record))));
+    const item = element("li", { "aria-current": record.id === this.current && "true" }, open);
+    const action = (name, onClick) => {
+      const button = element("button", { type: "button", class: "action", "aria-label": `${name} ${title}` }, name);
       button.addEventListener("click", onClick);
       return button;
     };
-    item.append(action("Rename", () => item.replaceChildren(this.renameForm(record))), action("Delete", () => this.remove(record)));
+    item.append(action("Rename", () => item.replaceChildren(this.renameForm(record))), action("Delete", () => this.remove([record], `“${title}”`)));
     return item;
   }
 
@@ -44,7 +77,7 @@ export class ConversationList {
     form.addEventListener("submit", async (event) => {
       event.preventDefault();
       record.title = input.value.trim() || record.title;
-      await saveConversation(record);
+      await saveRecord(record);
       this.onRename(record);
       this.draw();
     });
@@ -57,17 +90,18 @@ export class ConversationList {
     return form;
   }
 
-  /** Delete at once; the note offers to undo it. */
-  async remove(record) {
-    await deleteConversation(record.id);
-    this.onDelete(record);
+  /** Delete records at once, all of them if there is no name; the note offers to undo it. */
+  async remove(records, name = null) {
+    if (name === null) await forgetAll();
+    else for (const { id } of records) await deleteRecord(id);
+    if (records.some(({ id }) => id === this.current)) this.onOpen({});
     const undo = element("button", { type: "button", class: "action" }, "Undo");
     undo.addEventListener("click", async () => {
-      await saveConversation(record);
+      for (const record of records) await saveRecord(record);
       this.note.replaceChildren();
       this.draw();
     });
-    this.note.replaceChildren(`“${record.title}” was deleted. `, undo);
+    this.note.replaceChildren(`${name ?? "Everything"} was deleted. `, undo);
     await this.draw();
     undo.focus();
   }
@@ -76,9 +110,9 @@ export class ConversationList {
     const messages = [];
     for (const file of input.files) {
       try {
-        const conversations = fromJson(await file.text());
-        for (const { record } of conversations) await saveConversation(record);
-        messages.push(`${file.name}: ${counted(conversations.length, "conversation")} imported.`);
+        const records = fromJson(await file.text());
+        for (const record of records) await saveRecord(record);
+        messages.push(`${file.name}: ${counted(records.length, "conversation")} imported.`);
       } catch (error) {
         messages.push(`${file.name}: ${error.message}`);
       }

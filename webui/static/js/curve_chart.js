@@ -6,6 +6,12 @@ const { uPlot } = window; // vendor/uplot
 const COLORS = 8; // --curve-1 … in runs.css
 const HEIGHT = 320;
 
+/** A positive number with one significant digit, as the ends of a logarithmic axis have. */
+function roundTo(value, round) {
+  const unit = 10 ** Math.floor(Math.log10(value) + 1e-9);
+  return round(value / unit) * unit;
+}
+
 export class CurveChart {
   /** `onZoom([first step, last step])` is called when a range was selected, with null for all steps. */
   constructor(onZoom) {
@@ -22,7 +28,8 @@ export class CurveChart {
   }
 
   color(index) {
-    return this.style(`--curve-${(index % COLORS) + 1}`);
+    if (index < COLORS) return this.style(`--curve-${index + 1}`);
+    return `hsl(${(index * 137.5) % 360} 60% ${document.documentElement.dataset.bsTheme === "dark" ? 70 : 36}%)`;
   }
 
   style(name) {
@@ -56,7 +63,8 @@ export class CurveChart {
     return {
       width: this.width,
       height: HEIGHT,
-      cursor: { drag: { x: true, y: false, setScale: false } },
+      cursor: { drag: { x: true, y: false, setScale: false }, focus: { prox: single ? -1 : 24 } }, // the nearest line stands out
+      focus: { alpha: 0.35 },
       scales: {
         x: { time: false, range: () => this.view.zoom },
         y: { distr: log ? 3 : 1, log: 10, range: () => this.valueRange() },
@@ -86,7 +94,7 @@ export class CurveChart {
   valueRange() {
     const { range: [low, high], log } = this.view;
     if (!Number.isFinite(low)) return log ? [1, 10] : [0, 1];
-    if (log) return [low / 1.05, high * 1.05];
+    if (log) return [roundTo(low, Math.floor), roundTo(high, Math.ceil)];
     const margin = (high - low) * 0.05 || Math.abs(high) * 0.05 || 1;
     return [low - margin, high + margin];
   }

@@ -2,11 +2,18 @@
 import { byId, element, loadState, saveState } from "./dom.js";
 import { capitalize, labelsOf } from "./labels.js";
 
+const BASIC = ["n_best", "beam_width", "length_penalty", "temperature", "top_k", "top_p", "seed"]; // the others are folded
 const TITLES = { beam_width: "Beam width", top_k: "Top k", top_p: "Top p", allow_unknown: "Allow <unknown>" };
 const METHOD_TITLES = { greedy: "Greedy", beam: "Beam search", sample: "Sampling" };
 
 const title = (name) => TITLES[name] ?? capitalize(name.replaceAll("_", " "));
 const methodTitle = (method) => METHOD_TITLES[method] ?? title(method);
+
+/** "Beam search 5" or "Sampling at 0.7"; "–" before the settings are known. */
+export function decodingLabel({ method, beam_width: width, temperature }) {
+  if (!method) return "–";
+  return methodTitle(method) + (method === "beam" && width ? ` ${width}` : "") + ((temperature ?? null) === null ? "" : ` at ${temperature}`);
+}
 
 /** The method, its options and, collapsed, all others. Changes are kept per method and shared by all runs. */
 export class DecodingForm {
@@ -48,15 +55,6 @@ export class DecodingForm {
     return value;
   }
 
-  get summary() {
-    const { method, ...rest } = this.value;
-    if (!method) return "–";
-    const parts = [methodTitle(method)];
-    if (method === "beam" && rest.beam_width) parts.push(String(rest.beam_width));
-    if (rest.temperature !== undefined && rest.temperature !== null) parts.push(`at ${rest.temperature}`);
-    return parts.join(" ");
-  }
-
   /** Use these settings, as in a request, with the next run. */
   use({ method, ...values }) {
     this.changes.method = method;
@@ -77,8 +75,9 @@ export class DecodingForm {
       });
       return [input, element("label", { class: "btn btn-soft", for: `method-${method}` }, methodTitle(method))];
     }));
-    const methodOptions = this.options.filter((option) => option.methods.includes(this.method));
-    const generalOptions = this.options.filter((option) => !option.methods.length);
+    const offered = this.options.filter((option) => !option.methods.length || option.methods.includes(this.method));
+    const methodOptions = offered.filter(({ name }) => BASIC.includes(name));
+    const generalOptions = offered.filter(({ name }) => !BASIC.includes(name));
     const folded = element("details", { class: "more" }, element("summary", {}, "More options"), generalOptions.map((option) => this.field(option)));
     folded.open = this.moreOpen ?? false;
     folded.addEventListener("toggle", () => { this.moreOpen = folded.open; });
@@ -89,12 +88,12 @@ export class DecodingForm {
       this.save();
     });
     this.form.replaceChildren(...[methodField, ...methodOptions.map((option) => this.field(option)), generalOptions.length ? folded : null, reset].filter(Boolean));
-    this.button.textContent = this.summary;
+    this.button.textContent = decodingLabel(this.value);
   }
 
   save() {
     saveState("decoding", this.changes);
-    this.button.textContent = this.summary;
+    this.button.textContent = decodingLabel(this.value);
   }
 
   set(option, value) {

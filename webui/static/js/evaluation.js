@@ -1,6 +1,6 @@
 // Voting on the pairs of an evaluation: reply, vote, see the systems, next.
 import { fetchJson } from "./api.js";
-import { byId, element, formatNumber } from "./dom.js";
+import { byId, counted, download, element, formatNumber } from "./dom.js";
 import { shortName } from "./run_picker.js";
 import { resultTables } from "./votes.js";
 
@@ -11,6 +11,7 @@ const next = byId("next");
 const status = byId("status");
 let judge = "";
 let pair = null; // shown, and not voted on yet
+let skipped = []; // pairs, which come again at the end
 
 function showReply(side, text) {
   const card = byId(side);
@@ -27,22 +28,26 @@ function reveal(side, system) {
 }
 
 function enable(isEnabled) {
-  for (const button of buttons) button.disabled = !isEnabled;
+  for (const button of [...buttons, byId("skip")]) button.disabled = !isEnabled;
 }
 
 async function showNext() {
   next.hidden = true;
   enable(false);
   status.textContent = "The models are replying …";
-  pair = await fetchJson(`${path}/pair`, { body: { judge } });
+  pair = await fetchJson(`${path}/pair`, { body: { judge, skipped } });
   showProgress(pair.voted, pair.items);
   for (const button of buttons) button.setAttribute("aria-pressed", "false");
   byId("prompt").textContent = pair.prompt;
   showReply("left", pair.left);
   showReply("right", pair.right);
   status.textContent = "";
-  document.querySelectorAll(".prompt-box, .pair, .choices").forEach((part) => { part.hidden = pair.item === null; });
-  if (pair.item === null) {
+  document.querySelectorAll(".prompt-box, .pair, .choices, #skip").forEach((part) => { part.hidden = pair.item === null; });
+  if (pair.item === null && skipped.length) {
+    status.textContent = `Only ${counted(skipped.length, "skipped pair")} left.`;
+    next.hidden = false;
+    skipped = [];
+  } else if (pair.item === null) {
     status.textContent = "Nothing is left to vote on; pairs with equal replies were left out. Thank you!";
     await showResults();
   } else {
@@ -114,10 +119,15 @@ const exists = evaluations.some((one) => one.name === name);
 if (!exists) byId("note").textContent = "There is no such evaluation. It may have been moved or deleted; choose another.";
 byId("judge-form").hidden = byId("results-hint").parentElement.hidden = !exists; // now that the form is not submitted to the server
 for (const button of buttons) button.addEventListener("click", () => attempt(() => vote(button.dataset.choice)));
+byId("skip").addEventListener("click", () => {
+  skipped.push(pair.item);
+  attempt(showNext);
+});
 next.addEventListener("click", () => attempt(showNext));
+byId("export").addEventListener("click", () => attempt(async () => download(`${name}.json`, "application/json", JSON.stringify(await fetchJson(`${path}/votes`), null, 1))));
 byId("show-results").addEventListener("click", () => attempt(showResults));
 document.addEventListener("keydown", (event) => {
-  const button = buttons[Number(event.key) - 1];
+  const button = [...buttons, byId("skip")][Number(event.key) - 1];
   const isTyping = event.target.closest("input, textarea, select");
   if (button && !button.disabled && !isTyping && !event.ctrlKey && !event.altKey && !event.metaKey && !byId("judging").hidden) button.click();
 });

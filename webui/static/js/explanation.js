@@ -5,6 +5,8 @@ import { element, formatNumber, formatSeconds } from "./dom.js";
 import { capitalize } from "./labels.js";
 import { tokenElement } from "./tokens.js";
 
+const ENDS = { true: "the model", false: "the limit of its length" };
+
 function section(title, ...children) {
   return element("section", {}, element("h2", {}, title), children);
 }
@@ -47,7 +49,8 @@ export function unknownWords(answer) {
 /** How long it took, with which weights, and the tokens of both sides; `more` are pairs of a title and a text. */
 export function facts(answer, labels, more = []) {
   return section("Details", element("dl", { class: "facts-list" },
-    element("dt", {}, "Time"), element("dd", {}, formatSeconds(answer.seconds)),
+    element("dt", {}, "Time"), element("dd", {}, `${formatSeconds(answer.seconds)}, ${formatNumber(answer.reply_words.length / Math.max(answer.seconds, 0.0001))} tokens per second`),
+    ENDS[answer.ended] && [element("dt", {}, "Ended by"), element("dd", {}, ENDS[answer.ended])],
     element("dt", {}, "Training"), element("dd", {}, answer.step === null ? "–" : `${formatNumber(answer.step)} steps`),
     element("dt", {}, "Tokens read"), element("dd", { dir: "auto" }, tokens(answer.source_words)),
     element("dt", {}, `Tokens of the ${labels.output}`), element("dd", { dir: "auto" }, tokens(answer.reply_words)),

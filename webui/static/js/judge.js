@@ -1,14 +1,15 @@
 // The page of blind evaluations: a table of them, and the form of a new one.
 import { fetchJson } from "./api.js";
 import { DecodingForm } from "./decoding.js";
-import { address, byId, counted, element, formatNumber, labelCells } from "./dom.js";
+import { address, byId, counted, element, formatNumber, labelCells, loadState, saveState } from "./dom.js";
 import { RunPicker, modelLabel, trainingHint } from "./run_picker.js";
 
 const form = new DecodingForm();
 const note = byId("note");
 const prompts = byId("prompts");
 const picker = new RunPicker((details) => (details ? form.setRun(details) : note.replaceChildren("No run to judge yet.", ...trainingHint())), report);
-let columns = []; // {run, snapshot, decoding}
+const { texts = [], ...kept } = loadState("evaluation") ?? {}; // the form, which a reload keeps
+let columns = kept.columns ?? []; // {run, snapshot, decoding}
 
 function report(error) {
   note.textContent = error.message;
@@ -20,6 +21,7 @@ function lines() {
 
 function countPrompts() {
   const count = lines().length;
+  saveState("evaluation", { columns, texts: lines() });
   byId("prompt-count").textContent = count ? counted(count, "prompt") : "";
 }
 
@@ -29,6 +31,7 @@ function setPrompts(texts) {
 }
 
 function drawColumns() {
+  saveState("evaluation", { columns, texts: lines() });
   byId("columns").replaceChildren(...columns.map((column, index) => {
     const label = modelLabel(column);
     const remove = element("button", { type: "button", class: "btn-close", "aria-label": `Remove ${label}` });
@@ -36,7 +39,7 @@ function drawColumns() {
       columns = columns.filter((_, other) => other !== index);
       drawColumns();
     });
-    return element("li", { title: `${column.run}\n${JSON.stringify(column.decoding)}` }, label, remove);
+    return element("li", { title: `${column.run}\n${JSON.stringify(column.decoding)}` }, element("span", { dir: "auto" }, label), remove);
   }));
 }
 
@@ -57,6 +60,7 @@ async function start() {
   const title = byId("evaluation-name").value.replace(/[^A-Za-z0-9._-]+/g, "-").replace(/^[-._]+|-+$/g, "");
   const body = { name: title || "evaluation", columns, prompts: lines() };
   const { name } = await fetchJson("/api/evaluations", { body });
+  saveState("evaluation", {});
   location.assign(address(`/judge/${encodeURIComponent(name)}`));
 }
 
@@ -89,5 +93,7 @@ byId("new-evaluation").addEventListener("submit", (event) => {
   start().catch(report);
 });
 
+setPrompts(texts);
+drawColumns();
 showEvaluations().catch(report);
 await picker.start();

@@ -3,6 +3,7 @@ import { element, formatSeconds } from "./dom.js";
 import { attention, facts, hypotheses, unknownWords } from "./explanation.js";
 import { labelsOf } from "./labels.js";
 
+const WAITING = document.body.dataset.run === undefined ? "The model is being loaded, or others use it." : ""; // an exported file has its own
 const UNREADABLE = "I cannot read this.";
 
 /** A message of the user. */
@@ -29,10 +30,21 @@ export function errorMessage(message, retry = null) {
   return box;
 }
 
-export function typingIndicator(name) {
+/** What is shown while a model replies; with a note and the seconds as long as `isWaiting()`, from the second one on. */
+export function typingIndicator(name, isWaiting = () => true) {
   const dots = [1, 2, 3].map(() => element("span", { class: "dot", "aria-hidden": "true" }));
-  return element("div", { class: "typing", role: "status" }, dots, element("span", { class: "visually-hidden" }, `${name} is typing`),
-    element("span", { class: "typing-note" }));
+  const note = element("span", { class: "typing-note" });
+  const seconds = element("span", { class: "muted", "aria-hidden": "true" });
+  const node = element("div", { class: "typing", role: "status" }, dots, element("span", { class: "visually-hidden" }, `${name} is typing`), note, seconds);
+  const start = Date.now();
+  const timer = setInterval(() => {
+    if (!node.isConnected) clearInterval(timer);
+    const waits = isWaiting();
+    note.textContent ||= waits ? WAITING : "";
+    if (!waits && note.textContent === WAITING) note.textContent = "";
+    seconds.textContent = waits ? `${Math.round((Date.now() - start) / 1000)} s` : "";
+  }, 1000);
+  return node;
 }
 
 /** A warning of the server about an answer. */

@@ -14,9 +14,21 @@ export const ORDERS = {
   changed: { title: "Changed", key: (run) => run.changed, highestFirst: true },
 };
 
-/** Whether a run is shown; `filters` is {search, state, task, starred, hidden}. Each word of the search must occur. */
-export function isShown(run, { search, state, task, starred, hidden }) {
-  return matches(`${run.name} ${run.notes.text} ${taskTitle(run.task)}`, search)
+/** What tells whether a search finds a text: all its words, or /a regular expression/; null while that is invalid. */
+export function finder(search) {
+  const [, pattern] = /^\/(.+)\/$/.exec(search) ?? [];
+  if (!pattern) return (text) => matches(text, search);
+  try {
+    const expression = new RegExp(pattern, "iu");
+    return (text) => expression.test(text);
+  } catch {
+    return null;
+  }
+}
+
+/** Whether a run is shown; `filters` is {find, state, task, starred, hidden}. */
+export function isShown(run, { find, state, task, starred, hidden }) {
+  return find([run.name, run.notes.text, taskTitle(run.task)].filter(Boolean).join(" "))
     && (!state || run.state === state) && (!task || run.task === task) && (!starred || run.notes.star) && (hidden || !run.notes.hidden);
 }
 

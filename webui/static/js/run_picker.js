@@ -12,8 +12,12 @@ export const shortName = (run) => run.replace(/^\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d_/
 
 export const isSnapshot = (name) => name !== "latest" && name !== "best";
 
-/** "step 10", or "latest" or "best" with the step of the weights if it is known. */
-export const snapshotLabel = (name, step = null) => (isSnapshot(name) ? `step ${name}` : step === null ? name : `${name}, step ${formatNumber(step)}`);
+/** "step 2,000" for the snapshot "2k", or "latest" or "best" with the step of the weights if it is known. */
+export function snapshotLabel(name, step = null) {
+  if (!isSnapshot(name)) return step === null ? name : `${name}, step ${formatNumber(step)}`;
+  const steps = Math.round(Number.parseFloat(name) * ({ k: 1e3, M: 1e6 }[name.at(-1)] ?? 1));
+  return `step ${Number.isNaN(steps) ? name : formatNumber(steps)}`;
+}
 
 /** What to do if there is no run for a page. */
 export const trainingHint = (config = "quickstart") => [" Train one with ", element("code", {}, `seq2seq-chat train configs/${config}.json`), "."];
@@ -68,10 +72,10 @@ export class RunPicker {
   async start(initial = null) {
     const query = new URLSearchParams(location.search);
     const requested = initial ?? (query.get("run") ? { run: query.get("run"), snapshot: query.get("snapshot") } : null);
-    const remembered = loadState(this.stateName(this.path));
+    const remembered = loadState(this.stateName(this.path === "/" ? null : this.path)); // "Talk to it" opens the last run of any task
     try {
       await this.updateRuns(requested ? await this.fullName(requested.run) : remembered?.run);
-      if (!requested && this.runs.has(this.runSelect.value) && !this.accepts(this.task)) this.selectDefault();
+      if (!requested && this.path === null && this.runs.has(this.runSelect.value) && !this.accepts(this.task)) this.selectDefault();
       await this.loadRun((requested ?? remembered)?.snapshot);
     } catch (error) {
       this.onError(error);
@@ -157,8 +161,10 @@ export class RunPicker {
     }
     const { task } = this;
     if (!this.accepts(task)) {
-      this.runSelect.value = this.details?.name ?? ""; // seen on return to this page
-      location.assign(address(`${pathOf(task)}?${new URLSearchParams(snapshot ? { run: name, snapshot } : { run: name })}`));
+      const other = address(`${pathOf(task)}?${new URLSearchParams(snapshot ? { run: name, snapshot } : { run: name })}`);
+      if (!this.details) return location.replace(other); // so that Back does not lead here again
+      this.runSelect.value = this.details.name; // seen on return to this page
+      location.assign(other);
       return;
     }
     let details;
@@ -184,10 +190,12 @@ export class RunPicker {
 
 function runTitle(run) {
   const state = run.state === "finished" ? "" : `, ${run.state}`;
-  return `${run.name} (${run.newest_step === null ? "no checkpoint yet" : `step ${formatNumber(run.step)}`}${state})`;
+  const [time] = run.name.match(/^\d{4}-\d\d-\d\d_\d\d-\d\d/) ?? []; // last, as phones cut the end
+  return `${shortName(run.name)} (${run.newest_step === null ? "no checkpoint yet" : `step ${formatNumber(run.step)}`}${state})${time ? ` · ${time.replace("_", " ").replace(/-(\d\d)$/, ":$1")}` : ""}`;
 }
 
-function snapshotTitle(name, details) {
+/** "latest (step 20)" or "step 10", for a select. */
+export function snapshotTitle(name, details) {
   const step = { latest: details.newest_step, best: details.best_step }[name] ?? null;
   return step === null ? snapshotLabel(name) : `${name} (step ${formatNumber(step)})`;
 }

@@ -5,7 +5,7 @@ import { address, byId, counted, element, formatNumber, loadState, saveState, ti
 import { followRuns } from "./events.js";
 import { CurvePanel } from "./curve_panel.js";
 import { askForNote, saveNotes, starButton } from "./notes.js";
-import { ORDERS, isShown, sorted } from "./run_filter.js";
+import { ORDERS, finder, isShown, sorted } from "./run_filter.js";
 import { bestPerplexity, isTraining, stateBadge, stepProgress, useOf } from "./run_fields.js";
 
 const MAX_SELECTED = 20;
@@ -99,8 +99,9 @@ function draw() {
   byId("filters").hidden = !runs.size;
   byId("empty").hidden = runs.size > 0;
   const chosen = filters();
-  const shown = sorted([...runs.values()].filter((run) => isShown(run, chosen)), order);
-  note.textContent = describe(shown.length);
+  const find = finder(chosen.search);
+  const shown = find ? sorted([...runs.values()].filter((run) => isShown(run, { ...chosen, find })), order) : [];
+  note.textContent = find ? describe(shown.length) : "This is no regular expression; close its brackets, or leave out the slashes.";
   table.hidden = !shown.length;
   const body = table.tBodies[0];
   const wanted = shown.map(updateRow);
@@ -186,6 +187,9 @@ byId("filters").addEventListener("input", () => {
 document.addEventListener("scrollend", saveView);
 history.scrollRestoration = "manual";
 let scroll = history.state?.scroll ?? null; // when the page was left
+byId("select-shown").addEventListener("click", () => {
+  for (const box of table.querySelectorAll("tbody input:not(:checked)")) if (selected.size < MAX_SELECTED) box.click();
+});
 byId("clear").addEventListener("click", () => {
   selected.clear();
   table.querySelectorAll("tbody input:checked").forEach((box) => { box.checked = false; });

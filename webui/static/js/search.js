@@ -44,7 +44,7 @@ function showRun(details) {
 
 /** Texts to try: sources of the run's samples, or greetings for a run without samples. */
 function drawStarters({ samples }) {
-  const texts = [...new Set(samples.map((sample) => sample.source))].slice(0, 3);
+  const texts = [...new Set(samples.map((sample) => sample.source))].filter((text) => !text.includes("<unknown>")).slice(0, 3);
   byId("starters").replaceChildren(...(texts.length ? texts : STARTERS).map((text) => {
     const button = element("button", { type: "button", class: "btn btn-soft", dir: "auto" }, text);
     button.addEventListener("click", () => {
@@ -162,6 +162,7 @@ function select(node) {
 /** Search on from words that the reply shall start with. */
 function force(prefix) {
   request = { ...request, prefix };
+  previous = null; // all hypotheses are others
   search();
   byId("text").focus({ preventScroll: true }); // the button is gone
   byId("view").scrollIntoView({ block: "start" }); // the tree alone would be below the source, which stays at the top

@@ -1,13 +1,16 @@
 // The page on which two models talk to each other, or one with itself.
 import { ApiError, chat, fetchJson } from "./api.js";
 import { DecodingForm } from "./decoding.js";
-import { byId, copyToClipboard, counted, download, element, loadState, saveState, timedName } from "./dom.js";
+import { isTalk } from "./conversation_files.js";
+import { ConversationList } from "./conversation_list.js";
+import { byId, copyToClipboard, counted, download, element, timedName } from "./dom.js";
+import { isNamed, keep, newId, noteMissing, onBack, recordToShow, remember, titleOf } from "./kept.js";
 import { errorMessage } from "./messages.js";
 import { linkTo, notRepeatable, offerLink, openedLink } from "./permalink.js";
 import { findLoop, repeatedTurn } from "./repetition.js";
-import { RunPicker, shortName, snapshotLabel, trainingHint } from "./run_picker.js";
+import { RunPicker, shortName, snapshotLabel, snapshotTitle, trainingHint } from "./run_picker.js";
 import { addSearch } from "./select_search.js";
-import { asJson, asMarkdown, asText, isTalk, speakerOf } from "./talk_record.js";
+import { asJson, asMarkdown, asText, speakerOf } from "./talk_record.js";
 
 const ITSELF = ""; // the partner of a model that talks with itself
 const note = byId("note");
@@ -19,9 +22,10 @@ const form = new DecodingForm();
 const picker = new RunPicker(showRun, (error) => { note.textContent = error.message; }, "/");
 
 const link = openedLink("talk", isTalk, byId("summary"));
-const saved = link ? null : loadState("talk"); // what was shown before a reload
-let wantedPartner = (link ?? saved)?.models[1]; // until the user chooses another
+const list = new ConversationList("talk", open);
+let wantedPartner = link?.models[1]; // until the user chooses another
 let talk = null; // the conversation that is shown, as in talk_record.js
+let id = newId(); // of its record
 let pending = null; // the AbortController of a conversation
 
 async function showRun(details) {
@@ -41,10 +45,10 @@ async function showRun(details) {
 
 async function showPartner() {
   try {
-    const { snapshots } = partner.value === ITSELF ? picker.details ?? { snapshots: [] } : await fetchJson(`/api/runs/${encodeURIComponent(partner.value)}`);
+    const details = partner.value === ITSELF ? picker.details ?? { snapshots: [] } : await fetchJson(`/api/runs/${encodeURIComponent(partner.value)}`);
     const selected = wantedPartner?.snapshot ?? partnerSnapshot.value; // may have changed during the request
-    partnerSnapshot.replaceChildren(...snapshots.map((name) => new Option(snapshotLabel(name), name)));
-    if (snapshots.includes(selected)) partnerSnapshot.value = selected;
+    partnerSnapshot.replaceChildren(...details.snapshots.map((name) => new Option(snapshotTitle(name, details), name)));
+    if (details.snapshots.includes(selected)) partnerSnapshot.value = selected;
   } catch (error) {
     if (!(error instanceof ApiError)) throw error;
     note.textContent = error.message;
@@ -70,6 +74,8 @@ async function converse(conversation, count, linked = null) {
   pending?.abort();
   const controller = pending = new AbortController();
   talk = conversation;
+  id = newId();
+  remember({ id, kind: "talk" }, true);
   byId("stop").hidden = false;
   byId("actions").hidden = true;
   actionNote.textContent = "";
@@ -81,6 +87,7 @@ async function converse(conversation, count, linked = null) {
       const answer = await chat(nextRequest(linked?.replies[number].step), controller.signal);
       if (pending !== controller) return;
       addReply({ text: answer.reply, step: answer.step });
+      store();
       if (!linked && byId("ends").checked && loopOf(texts())) break;
     }
     finish(linked && comparison(linked));
@@ -94,13 +101,29 @@ async function converse(conversation, count, linked = null) {
   }
 }
 
-/** Show the form and the turns of a conversation, as it was. */
-function show({ replies, ...conversation }) {
-  byId("text").value = conversation.text;
-  talk = { ...conversation, replies: [] };
+/** Show the form and the turns of a record, as it was, or an empty page. */
+function open(record, isNext = true) {
+  pending?.abort();
+  pending = null;
+  id = record.id ?? newId();
+  remember({ id, kind: "talk" }, isNext, !record.id);
+  log.replaceChildren();
+  byId("summary").textContent = actionNote.textContent = "";
+  byId("actions").hidden = true;
+  list.draw(id);
+  talk = record.talk && { ...record.talk, replies: [] };
+  if (!talk) return;
+  wantedPartner = talk.models[1];
+  picker.select(talk.models[0]).then(() => picker.details && showRun(picker.details));
+  byId("text").value = talk.text;
   addTurn(talk.text, null);
-  replies.forEach(addReply);
+  record.talk.replies.forEach(addReply);
   finish();
+}
+
+async function store() {
+  await keep({ id, kind: "talk", title: titleOf(talk.text), talk }, actionNote);
+  list.draw(id);
 }
 
 /** The request for the next turn, if given by the weights of a step; with sampling, each has its own seed. */
@@ -129,7 +152,6 @@ const texts = () => talk.replies.map(({ text }) => text);
 
 function addReply(reply) {
   talk.replies.push(reply);
-  saveState("talk", talk);
   const all = texts();
   const node = addTurn(reply.text, speakerOf(talk, all.length - 1), reply.step);
   const earlier = repeatedTurn(all, all.length - 1);
@@ -191,6 +213,10 @@ addEventListener("keydown", (event) => {
   if (event.key === "Escape" && !document.querySelector(".offcanvas.show")) pending?.abort();
 });
 if (link) form.use(link.decoding);
-if (saved) show(saved);
+const saved = link ? null : await recordToShow("talk");
+if (saved) open(saved, false);
+onBack((record) => open(record, false));
 await picker.start(link?.models[0]);
+noteMissing(note);
+if (saved && isNamed) open(saved, false); // with its runs
 if (link) openLink();

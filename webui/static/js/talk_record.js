@@ -7,14 +7,6 @@ const FORMAT = "seq2seq-chat talk";
 
 export const speakerOf = (talk, index) => talk.models[index % 2];
 
-/** Whether a value is such a conversation. */
-export function isTalk({ models, decoding, seed, text, replies }) {
-  const isString = (value) => typeof value === "string";
-  return models.length === 2 && models.every(({ run, snapshot }) => isString(run) && isString(snapshot))
-    && decoding !== null && typeof decoding === "object" && Number.isInteger(seed) && isString(text)
-    && replies.every((reply) => isString(reply.text) && (reply.step === null || Number.isInteger(reply.step)));
-}
-
 export function asText(talk) {
   const lines = talk.replies.map(({ text }, index) => {
     const { run, snapshot } = speakerOf(talk, index);

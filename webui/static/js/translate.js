@@ -2,7 +2,9 @@
 import { ApiError, chat } from "./api.js";
 import { Composer } from "./composer.js";
 import { DecodingForm } from "./decoding.js";
+import { ConversationList } from "./conversation_list.js";
 import { byId, copyToClipboard, element, formatSeconds, loadState, saveState } from "./dom.js";
+import { isNamed, keep, newId, noteMissing, onBack, recordToShow, remember, titleOf } from "./kept.js";
 import { attention, facts, hypotheses, unknownWords } from "./explanation.js";
 import { capitalize, labelsOf } from "./labels.js";
 import { errorMessage, warning } from "./messages.js";
@@ -28,6 +30,8 @@ let shown = null; // the line whose details are shown
 let pending = null; // the AbortController of the current requests
 let link = null; // whose translation is shown again
 let references = new Map(); // by source, of the run's samples
+let id = newId(); // of the record with the lines
+const list = new ConversationList("translate", open);
 
 function showRun(details) {
   note.textContent = "";
@@ -41,7 +45,7 @@ function showRun(details) {
   if (!details.config) note.textContent = `This run cannot be loaded: ${details.reason}`;
   else if (details.state === "training") note.textContent = `This run is still training; ${labels.outputs} come from its newest checkpoint.`;
   else if (details.state === "failed") note.textContent = `Training of this run failed${details.reason ? `: ${details.reason}` : "."}`;
-  translateAgain();
+  if (lines.find(({ answer }) => answer)?.answer.model.run !== details.name) translateAgain(); // else they were kept
 }
 
 /** Sources of the run's samples to try, as long as nothing is translated. */
@@ -70,6 +74,10 @@ function translate(text) {
   }
   note.textContent = "";
   pending?.abort();
+  if (sources.join("\n") !== lines.map(({ source }) => source).join("\n")) {
+    id = newId();
+    remember({ id, kind: "translate" }, true);
+  }
   lines = sources.map((source) => ({ source, answer: null, error: null, element: element("li") }));
   shown = null;
   output.classList.toggle("several", lines.length > 1);
@@ -114,6 +122,34 @@ async function request(requested) {
   if (shown === null) showFirst();
   update(lines.find((line) => line.answer)?.answer.label ?? "");
   if (link) compareWithLink();
+  store(model);
+}
+
+/** Keep the lines, unless nothing was translated. */
+async function store({ run, snapshot }) {
+  if (!lines.some(({ answer }) => answer)) return;
+  const kept = lines.map(({ source, answer }) => ({ source, answer }));
+  await keep({ id, kind: "translate", title: titleOf(lines.map(({ source }) => source).join(" ")), model: { run, snapshot }, lines: kept }, note);
+  list.draw(id);
+}
+
+/** Show a record, as it was, or an empty page. */
+function open(record, isNext = true) {
+  pending?.abort();
+  pending = null;
+  id = record.id ?? newId();
+  remember({ id, kind: "translate" }, isNext, !record.id);
+  list.draw(id);
+  shown = null;
+  lines = (record.lines ?? []).map(({ source, answer }) => ({ source, answer, error: null, element: element("li") }));
+  composer.setText(lines.map(({ source }) => source).join("\n"));
+  saveState("source", composer.text.value);
+  if (record.model) picker.select(record.model);
+  output.classList.toggle("several", lines.length > 1);
+  output.replaceChildren(...lines.map((line) => line.element));
+  lines.forEach(drawLine);
+  showFirst();
+  update(lines.find((line) => line.answer)?.answer.label ?? "");
 }
 
 /** Tell whether the translations are those of the link that was opened; later ones are those of the form. */
@@ -208,13 +244,8 @@ function stop() {
 }
 
 function clear() {
-  lines = [];
-  shown = null;
-  output.replaceChildren();
+  open({});
   note.textContent = "";
-  composer.setText("");
-  saveState("source", "");
-  update();
   stop();
 }
 
@@ -237,8 +268,14 @@ addEventListener("keydown", (event) => {
 });
 
 link = openedLink("translation", isTranslationLink, note);
-composer.setText(link?.text ?? loadState("source") ?? "");
+const saved = link ? null : await recordToShow("translate");
+const draft = isNamed ? null : loadState("source");
+if (saved) open(saved, false);
+onBack((record) => open(record, false));
+composer.setText(link?.text ?? draft ?? composer.text.value);
 composer.text.focus({ preventScroll: true });
 if (link) form.use(link.decoding);
 await picker.start(link);
+noteMissing(note);
+if (saved && isNamed) open(saved, false); // with its run
 if (link) translate(link.text);

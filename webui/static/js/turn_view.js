@@ -24,7 +24,7 @@ export function turnElements(turn, versions, state, actions) {
 /** What is shown until the reply is complete; `show(text)` shows the part of it that is known. */
 export function pendingReply() {
   const text = element("p", { class: "message-text", dir: "auto" });
-  const indicator = typingIndicator("The model");
+  const indicator = typingIndicator("The model", () => !text.textContent);
   const node = element("div", { class: "pending", "aria-busy": "true" }, text, indicator);
   return { node, show: (part) => { text.textContent = part; }, note: (reason) => { indicator.querySelector(".typing-note").textContent = reason; } };
 }
@@ -66,12 +66,13 @@ function editor(turn, onSave, onCancel) {
 }
 
 function replyElements(turn, reply, actions) {
+  const search = (style) => searchLink({ ...reply, text: turn.text, history: actions.history(turn) }, style);
   const again = button("Another reply", "again", () => actions.request(turn, true));
   return [
     reply.linked ? element("p", { class: `linked ${reply.linked.isSame ? "" : "warning"}`, role: "status" }, reply.linked.note) : null,
-    element("div", { class: "message model" }, element("span", { class: "visually-hidden" }, "Model: "), replyMessage(reply.answer, modelLabel(reply), labelsOf("conversation"), searchLink({ ...reply, text: turn.text, history: actions.history(turn) }))),
+    element("div", { class: "message model" }, element("span", { class: "visually-hidden" }, "Model: "), replyMessage(reply.answer, modelLabel(reply), labelsOf("conversation"), search())),
     element("div", { class: "turn-actions", "aria-live": "off" }, switcher("reply", turn.shown, turn.replies.length, (index) => actions.showReply(turn, index)),
-      reply.answer.reply.trim() ? button("Copy", "copy", () => actions.copy(turn)) : null, again, button("Link", "link", () => actions.link(turn))),
+      reply.answer.reply.trim() ? button("Copy", "copy", () => actions.copy(turn)) : null, again, button("Link", "link", () => actions.link(turn)), search("action")),
   ];
 }
 

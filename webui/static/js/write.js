@@ -1,8 +1,10 @@
 // The page for language models: a prompt, and the texts with which one or two snapshots continue it.
 import { fetchLines } from "./api.js";
+import { ConversationList } from "./conversation_list.js";
 import { byId, formatNumber, formatSeconds, loadState, saveState } from "./dom.js";
+import { isNamed, keep, newId, noteMissing, onBack, recordToShow, remember, titleOf } from "./kept.js";
 import { linkTo, notRepeatable, offerLink, openedLink } from "./permalink.js";
-import { RunPicker, shortName, snapshotLabel, trainingHint } from "./run_picker.js";
+import { RunPicker, snapshotTitle, trainingHint } from "./run_picker.js";
 import { WrittenText } from "./written_text.js";
 
 const NONE = "";
@@ -14,6 +16,8 @@ const picker = new RunPicker(showRun, (error) => { note.textContent = error.mess
 let shownRun = null; // whose settings the form has
 let pending = null; // the AbortController of the texts that are being written
 let texts = []; // that are shown
+let id = newId(); // of their record
+const list = new ConversationList("write", open);
 
 function showRun(details) {
   note.textContent = "";
@@ -22,7 +26,7 @@ function showRun(details) {
     return;
   }
   const selected = other.value;
-  other.replaceChildren(new Option("–", NONE), ...details.snapshots.map((name) => new Option(snapshotLabel(name), name)));
+  other.replaceChildren(new Option("–", NONE), ...details.snapshots.map((name) => new Option(snapshotTitle(name, details), name)));
   if (details.name === shownRun && details.snapshots.includes(selected)) other.value = selected;
   const settings = details.config?.decoding ?? {};
   for (const name of ["top_k", "top_p"]) byId(name).placeholder = settings[name] ?? "all";
@@ -48,6 +52,8 @@ async function write() {
 async function writeTexts(requests, linked = null) {
   pending?.abort();
   const controller = pending = new AbortController();
+  id = newId();
+  remember({ id, kind: "write" }, true);
   show(requests);
   byId("stop").hidden = false;
   await Promise.all(texts.map((text) => stream(text, controller.signal, linked)));
@@ -88,21 +94,36 @@ function isTextLink({ run, snapshot, prompt, text, length, seed }) {
   return [run, snapshot, prompt, text].every((value) => typeof value === "string") && [length, seed].every(Number.isInteger);
 }
 
-function save() {
+async function save() {
   const shown = texts.map(({ request, step, tokens, status, note: remark }) => ({ request, step, tokens, status: pending ? "Stopped" : status.textContent, remark: remark.textContent }));
-  saveState("write", { run: shownRun, fields: FIELDS.map((id) => byId(id).value), shown });
+  const { run, prompt } = texts[0].request;
+  await keep({ id, kind: "write", title: titleOf(prompt), run, fields: fields(), shown }, note);
+  list.draw(id);
 }
 
-/** Show what was written before a reload. */
-function restore({ run, fields, shown }) {
-  shownRun = run;
-  FIELDS.forEach((id, index) => { byId(id).value = fields[index]; });
+/** Show a record, as it was, or an empty page. */
+function open(record, isNext = true) {
+  pending?.abort();
+  pending = null;
+  id = record.id ?? newId();
+  remember({ id, kind: "write" }, isNext, !record.id);
+  list.draw(id);
+  const { run, shown = [] } = record;
+  if (run) setFields(record);
+  if (run) picker.select(shown[0].request);
   show(shown.map(({ request }) => request));
   shown.forEach(({ step, tokens, status, remark }, index) => {
     texts[index].setStep(step);
     texts[index].add(tokens);
     texts[index].end(status, [remark]);
   });
+}
+
+const fields = () => FIELDS.map((name) => byId(name).value);
+
+function setFields({ run, fields: values }) {
+  shownRun = run;
+  FIELDS.forEach((name, index) => { byId(name).value = values[index]; });
 }
 
 function finish() {
@@ -127,13 +148,20 @@ byId("stop").addEventListener("click", () => {
 document.addEventListener("keydown", (event) => {
   if (event.key === "Escape") pending?.abort();
 });
-addEventListener("pagehide", save);
+addEventListener("pagehide", () => {
+  saveState("prompt", { run: shownRun, fields: fields() }); // also if nothing was written
+  if (pending) save();
+});
 const link = openedLink("text", isTextLink, note);
-const saved = loadState("write");
-if (link) FIELDS.forEach((id) => { byId(id).value = (id === "text" ? link.prompt : link[id]) ?? ""; });
-else if (saved) restore(saved);
-if (link) shownRun = link.run;
+const saved = link ? null : await recordToShow("write");
+const draft = isNamed ? null : loadState("prompt");
+if (saved) open(saved, false);
+if (link) setFields({ run: link.run, fields: FIELDS.map((name) => (name === "text" ? link.prompt : link[name]) ?? "") });
+else if (draft) setFields(draft);
+onBack((record) => open(record, false));
 await picker.start(link);
+noteMissing(note);
+if (saved && isNamed) open(saved, false); // with its run
 if (link) {
   const { text, ...request } = link;
   writeTexts([request], link);

@@ -29,6 +29,7 @@ export class Chatbot {
       attention: best?.attention ?? [],
       source_words: read,
       reply_words: best?.tokens ?? [],
+      ended: best?.ended ?? null,
       seconds: (performance.now() - start) / 1000,
       step: this.header.about.step,
       warnings: this.notes(words, read.length),
@@ -47,12 +48,12 @@ export class Chatbot {
     const reversed = this.header.reverse_input;
     const found = await this.find(reversed ? ids.toReversed() : ids, settings, { steps: this.header.model.decoder_steps, pause });
     const distinct = new Map();
-    for (const { words, score, attention } of found) {
+    for (const { words, score, attention, ended } of found) {
       const key = words.join(" ");
       if (score === -Infinity || distinct.has(key)) continue;
       const tokens = this.target.tokens(words);
       const rows = attention.slice(0, tokens.length).map((row) => (reversed ? [...row].reverse() : [...row]));
-      distinct.set(key, { score, tokens, text: this.target.tokenizer.decode(tokens), attention: this.model.decoder.attention ? rows : [] });
+      distinct.set(key, { score, tokens, ended, text: this.target.tokenizer.decode(tokens), attention: this.model.decoder.attention ? rows : [] });
     }
     return [...distinct.values()];
   }

@@ -1,0 +1,154 @@
+"""What the browser keeps: addresses and Back, two tabs, search, download, import and deletion of everything."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.webui.conftest import download, open_page, submit
+from tests.webui.test_browser import send
+from tests.webui.test_conversations import ANSWER, echo, texts
+
+ID = "[0-9a-f]{24}"
+
+
+def compared(page: Any, server: str) -> Any:
+    """Compare the answers of a column to a text; the texts that are shown."""
+    open_page(page, server, "/compare")
+    page.get_by_role("button", name="Add column").click()
+    submit(page, "apples")
+    page.locator(".lane .message-text").wait_for()
+    return page.locator("#lanes .message-text")
+
+
+def talked(page: Any, server: str) -> None:
+    """Let a model talk with itself."""
+    open_page(page, server, "/talk")
+    page.locator("#text").fill("bananas")
+    page.get_by_role("button", name="Talk", exact=True).click()
+    page.locator("#actions").wait_for()
+
+
+@pytest.mark.smoke
+def test_addresses_name_what_is_shown(page: Any, shared_server: str, expect: Any) -> None:
+    open_page(page, shared_server)
+    echo(page)
+    send(page, "a")
+    first = page.url
+    assert re.fullmatch(f"{shared_server}/chat/{ID}", first)
+    page.locator("#menu").click()
+    page.locator("#new").click()
+    expect(page).to_have_url(f"{shared_server}/")
+    send(page, "b")
+    assert page.url != first
+    page.go_back()
+    expect(page.locator("#log .message-text")).to_have_text(["a", "A 1"])
+    page.go_forward()
+    expect(page.locator("#log .message-text")).to_have_text(["b", "B 2"])
+    other = page.context.new_page()
+    other.goto(first)
+    expect(other.locator("#log .message-text")).to_have_text(["a", "A 1"])
+    other.goto(f"{shared_server}/chat/{'0' * 24}")
+    expect(other.locator("#note")).to_contain_text("does not keep what the address names")
+
+
+def test_two_tabs_with_a_comparison_keep_the_turns_of_both(page: Any, shared_server: str, expect: Any) -> None:
+    open_page(page, shared_server)
+    echo(page)
+    shown = compared(page, shared_server)
+    other = page.context.new_page()
+    open_page(other, shared_server, "/compare")
+    expect(other.locator("#lanes .message-text")).to_have_text(["apples", "APPLES 1"])
+    echo(other)
+    for tab, text in ((page, "pears"), (other, "plums")):
+        submit(tab, text)
+        expect(tab.locator(".lane .message-text")).to_have_count(2)
+    page.reload()
+    expect(shown).to_have_text(["apples", "APPLES 1", "pears", "PEARS 2", "plums", "PLUMS 1"])
+
+
+def test_everything_is_found_downloaded_deleted_and_imported(
+    page: Any, shared_server: str, tmp_path: Path, expect: Any
+) -> None:
+    page.set_viewport_size({"width": 1500, "height": 800})
+    open_page(page, shared_server)
+    echo(page)
+    send(page, "cherries")
+    compared(page, shared_server)
+    talked(page, shared_server)
+    titles = page.locator(".kept-title")
+    expect(titles).to_have_text([re.compile("^bananas.*two models"), re.compile("^apples"), re.compile("^cherries")])
+    page.get_by_label("Rename apples").focus()
+    page.keyboard.press("Enter")
+    page.get_by_label("New name").fill("fruit")
+    page.keyboard.press("Enter")
+    expect(titles.nth(1)).to_have_text(re.compile("^fruit"))
+    open_page(page, shared_server, "/compare")
+    submit(page, "pears")
+    expect(titles.first).to_have_text(re.compile("^fruitcomparison"))  # it was changed last, and has its name
+    kept = download(page, page.get_by_role("button", name="Download everything").click)
+    page.get_by_label("Search in what is kept").fill("CHERRIES 1")  # a reply
+    expect(titles).to_have_count(1)
+    titles.click()
+    expect(page).to_have_url(re.compile(f"/chat/{ID}"))
+    expect(page.locator("#log .message-text")).to_have_text(["cherries", "CHERRIES 1"])
+    page.get_by_role("button", name="Delete everything").click()
+    expect(page.locator("#kept-note")).to_contain_text("Everything was deleted.")
+    assert texts(page) == []
+    page.reload()
+    expect(page.locator("#kept-none")).to_have_text("None yet.")
+    assert texts(page) == []
+    file = tmp_path / "kept.json"
+    file.write_text(kept, encoding="utf-8")
+    page.locator("#import").set_input_files(file)
+    expect(titles).to_have_count(3)
+    talk = next(one["talk"] for one in json.loads(kept)["conversations"] if one["kind"] == "talk")
+    titles.filter(has_text="bananas").click()
+    expect(page.locator("#log li")).to_have_count(len(talk["replies"]) + 1)
+
+
+def test_a_new_evaluation_survives_a_reload(page: Any, shared_server: str, expect: Any) -> None:
+    open_page(page, shared_server, "/judge")
+    page.get_by_role("button", name="Add column").click()
+    page.locator("#prompts").fill("a\nb")
+    page.reload()
+    expect(page.locator("#columns li")).to_have_count(1)
+    expect(page.locator("#prompts")).to_have_value("a\nb")
+
+
+COLUMN = {"run": "tiny", "snapshot": "latest"}
+RECORD = {"title": "x", "changed": "2026-05-01T12:00:00Z"}
+TURN = {"id": "1", "parent": None, "follows": 0, "text": "a", "shown": 0, "replies": []}
+TALK = {"models": [COLUMN, COLUMN], "decoding": {}, "seed": 1, "text": "a", "replies": [{"text": "b", "step": None}]}
+COMPARISON = {"columns": [COLUMN], "turns": [{"id": "1", "text": "a", "results": [{"reply": ANSWER | {"reply": "A"}}]}]}
+RECORDS = [
+    (RECORD | {"turns": [TURN]}, True),
+    (RECORD | {"turns": [TURN | {"parent": "2"}]}, False),
+    (RECORD | {"kind": "talk", "talk": TALK}, True),
+    (RECORD | {"kind": "talk", "talk": TALK | {"models": [COLUMN]}}, False),
+    (RECORD | {"kind": "compare", **COMPARISON}, True),
+    (RECORD | {"kind": "compare", **COMPARISON, "columns": []}, False),
+    (RECORD | {"kind": "constructor", "turns": []}, False),
+    (None, False),
+]
+
+
+def test_files_of_another_shape_are_refused(page: Any, shared_server: str) -> None:
+    open_page(page, shared_server)
+    script = """async (records) => {
+        const { fromJson } = await import("/static/js/conversation_files.js");
+        const isRead = (record) => {
+            try {
+                const content = { format: "seq2seq-chat conversations", conversations: [record] };
+                return fromJson(JSON.stringify(content)).length;
+            } catch (error) {
+                return error.message.startsWith("This file contains no conversations.") ? 0 : error.message;
+            }
+        };
+        return records.map(isRead);
+    }"""
+    assert page.evaluate(script, [record for record, _ in RECORDS]) == [int(valid) for _, valid in RECORDS]

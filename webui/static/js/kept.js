@@ -1,0 +1,161 @@
+// What this browser keeps, by the same rules on all pages, which docs/web.md describes: records of what was sent and
+// answered in IndexedDB, or without it for as long as the page is open. A record is {id, kind, title, changed, …}.
+import { OWNER, address, loadState, saveState } from "./dom.js";
+
+/** The kinds of records, each of the page at /kind. */
+export const KINDS = { chat: "conversation", compare: "comparison", talk: "two models", translate: "translation", write: "text" };
+const NAME = `conversations:${OWNER}`;
+const STORE = "conversations";
+const ADDRESS = new RegExp(`/(${Object.keys(KINDS).join("|")})/([0-9a-f]{24})$`);
+const IS_FILE = document.body.dataset.run !== undefined; // an exported page, which has one address
+const inMemory = new Map(); // what could not be stored
+
+/** Random, as crypto.randomUUID() is missing on pages that are loaded by http from another machine. */
+export const newId = () => [...crypto.getRandomValues(new Uint8Array(12))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+
+/** The first words of a text, as a title. */
+export const titleOf = (text) => text.trim().slice(0, 80);
+
+/** Whether the page was opened at the address of a record, whose run it then selects; a reload keeps the one that is selected. */
+export const isNamed = ADDRESS.test(location.pathname) && performance.getEntriesByType("navigation")[0]?.type !== "reload";
+let shown = namedId(); // the id in the address
+
+function namedId() {
+  return ADDRESS.exec(location.pathname)?.[2] ?? null;
+}
+
+function result(request) {
+  return new Promise((resolve, reject) => {
+    request.onsuccess = () => resolve(request.result);
+    request.onerror = () => reject(request.error);
+  });
+}
+
+let database = null;
+function open() {
+  database ??= new Promise((resolve, reject) => {
+    const request = indexedDB.open(NAME, 1);
+    request.onupgradeneeded = () => request.result.createObjectStore(STORE, { keyPath: "id" });
+    request.onsuccess = () => resolve(request.result);
+    request.onerror = () => reject(request.error);
+  });
+  return database;
+}
+
+async function store(mode = "readonly") {
+  return (await open()).transaction(STORE, mode).objectStore(STORE);
+}
+
+const withKind = (record) => record && { kind: "chat", ...record }; // earlier versions kept conversations only
+
+/** All records, the last changed first. */
+export async function allRecords() {
+  const stored = await store().then((one) => result(one.getAll())).catch(() => []);
+  const records = new Map([...stored, ...inMemory.values()].map((record) => [record.id, withKind(record)]));
+  return [...records.values()].sort((one, other) => other.changed.localeCompare(one.changed));
+}
+
+/** A record; undefined if there is none. */
+export async function loadRecord(id) {
+  return withKind(inMemory.get(id) ?? await store().then((one) => result(one.get(String(id)))).catch(() => undefined));
+}
+
+/** A conversation with the turns and replies that another tab has added to the stored one. */
+export function mergedTurns(record, stored) {
+  const turns = new Map(record.turns.map((turn) => [turn.id, turn]));
+  for (const other of stored.turns) {
+    const turn = turns.get(other.id);
+    if (!turn) {
+      const hasCurrent = [...turns.values()].some((one) => one.isCurrent && one.parent === other.parent && one.follows === other.follows);
+      turns.set(other.id, hasCurrent ? { ...other, isCurrent: false } : other);
+    } else {
+      const known = new Set(turn.replies.map(({ time }) => time));
+      const added = other.replies.filter(({ time }) => !known.has(time));
+      if (added.length) turns.set(turn.id, { ...turn, replies: [...turn.replies, ...added] });
+    }
+  }
+  return { ...record, turns: [...turns.values()] };
+}
+
+/** A comparison with the turns that another tab has added, and their results in the columns that both have. */
+function mergedColumns(record, stored) {
+  const known = new Set(record.turns.map(({ id }) => id));
+  const places = record.columns.map((column) => stored.columns.findIndex((other) => JSON.stringify(other) === JSON.stringify(column)));
+  const added = stored.turns.filter(({ id }) => !known.has(id)).map((turn) => ({ ...turn, results: places.map((place) => turn.results[place] ?? null) }));
+  return { ...record, turns: [...record.turns, ...added].sort((one, other) => one.time - other.time) };
+}
+
+const MERGE = { chat: mergedTurns, compare: mergedColumns }; // the others are written once
+
+/** Returns whether it is kept when the page is closed. What other tabs have stored of it is kept, too. */
+export async function saveRecord(record) {
+  try {
+    const records = await store("readwrite");
+    const stored = await result(records.get(record.id));
+    await result(records.put(stored && MERGE[record.kind] ? MERGE[record.kind](record, stored) : record));
+    inMemory.delete(record.id);
+    return true;
+  } catch {
+    inMemory.set(record.id, record); // the storage is disabled or full
+    return false;
+  }
+}
+
+export async function deleteRecord(id) {
+  inMemory.delete(id);
+  await store("readwrite").then((one) => result(one.delete(id))).catch(() => {});
+}
+
+/** The address of the page that shows a record. */
+export const pathTo = ({ id, kind }) => address(`/${kind}/${id}`);
+
+/**
+ * Remember what a page shows for the next tab, and name it in the address, unless it is still empty; if it `isNext`, Back
+ * leads to what was shown before.
+ */
+export function remember({ id, kind }, isNext = false, isEmpty = false) {
+  saveState(`shown:${kind}`, id);
+  if (IS_FILE) return;
+  shown = isEmpty ? null : id;
+  const path = isEmpty ? address(kind === "chat" ? "/" : `/${kind}`) : pathTo({ id, kind });
+  if (path !== location.pathname) history[isNext ? "pushState" : "replaceState"](null, "", path + (isNext ? "" : location.search));
+}
+
+/** Keep what a page shows; `note` says if it is lost when the page is closed. */
+export async function keep(record, note) {
+  remember(record);
+  const { title } = await loadRecord(record.id) ?? {}; // it may have been renamed
+  const isKept = await saveRecord({ ...record, title: title || record.title, changed: new Date().toISOString() });
+  if (!isKept) note.textContent = "The browser does not keep this: its storage is full or disabled. Download or copy it instead.";
+}
+
+let isMissing = false; // what the address names
+
+/** The record that the address names, or else the last one of its kind; undefined if there is none. */
+export async function recordToShow(kind) {
+  const named = namedId();
+  const record = await loadRecord(named ?? loadState(`shown:${kind}`));
+  isMissing = named !== null && !record;
+  return record?.kind === kind ? record : undefined;
+}
+
+/** Tell if there is no record with the name in the address. */
+export function noteMissing(note) {
+  if (isMissing) note.textContent = "This browser does not keep what the address names. It may have been deleted, or be kept by another browser.";
+}
+
+/** Call `show(record)` when Back or Forward leads to another record, with {} for an empty page. */
+export function onBack(show) {
+  addEventListener("popstate", async () => {
+    const named = namedId();
+    if (named !== shown) show((named && await loadRecord(named)) || {});
+  });
+}
+
+/** Forget everything: all records, and what pages remember in the storage, except the theme and the token. */
+export async function forgetAll() {
+  for (const { id } of await allRecords()) await deleteRecord(id);
+  for (const storage of [sessionStorage, localStorage]) {
+    for (const key of Object.keys(storage)) if (key.startsWith(`${OWNER}:`)) storage.removeItem(key);
+  }
+}
