@@ -16,6 +16,7 @@ from seq2seq_chat.data.running_text import encode_text, read_text, read_tokens
 from seq2seq_chat.prepare.pipeline import STAGING_FOLDER, ensure_not_an_input, publish, working_folder
 from seq2seq_chat.prepare.read_result import warn_of_marks
 from seq2seq_chat.prepare.readers import COMPRESSED
+from seq2seq_chat.prepare.readers.lines import MAX_FILES, ensure_text
 from seq2seq_chat.prepare.settings import DEFAULT_VOCABULARY_SIZE
 from seq2seq_chat.prepare.shards import MAX_EXAMPLES, Piece
 from seq2seq_chat.prepare.split import SPLITS, Shares, check_shares, describe_split, missing_shares, official_splits
@@ -37,6 +38,7 @@ class RunningTextSettings(NamedTuple):
     tokenizer: TokenizerSettings
     vocabulary_size: int = DEFAULT_VOCABULARY_SIZE  # including the special words
     split: Shares | None = None  # numbers of characters; None: by the names of the files, else DEFAULT_TEXT_SHARES
+    as_is: bool = False  # whether to read files that look like something else than text
 
 
 def prepare_text(settings: RunningTextSettings, inputs: Sequence[str | Path], output: str | Path) -> dict[str, Any]:
@@ -52,13 +54,15 @@ def prepare_text(settings: RunningTextSettings, inputs: Sequence[str | Path], ou
         text was split.
 
     Raises:
-        CorpusError: An input cannot be read, or train has no characters.
+        CorpusError: An input cannot be read, or looks like something else than text, or train has no characters.
         TokenizerError: The tokenizer cannot be trained.
         UserError: The split is invalid, or ``output`` cannot be written.
     """
     shares, output = settings.split or DEFAULT_TEXT_SHARES, Path(output)
     check_shares(shares)
     files = _find_files(list(map(Path, inputs)))
+    for file in [] if settings.as_is else files[:MAX_FILES]:
+        ensure_text(Piece(file, 0))
     official = None
     if settings.split is None:
         official = official_splits([Piece(file, 0) for file in files], list(map(Path, inputs)))

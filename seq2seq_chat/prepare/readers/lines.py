@@ -16,8 +16,8 @@ from typing import Literal
 
 from seq2seq_chat.data.corpus_file import END_OF_CONVERSATION, CorpusError, is_mistyped_marker
 from seq2seq_chat.prepare.readers import COMPRESSED, RawCorpus
-from seq2seq_chat.prepare.readers.chats.exports import read_text_start
 from seq2seq_chat.prepare.readers.chats.formats import find_format
+from seq2seq_chat.prepare.readers.inputs import read_text_start
 from seq2seq_chat.prepare.readers.text import ConversationWriter, records, text_lines
 from seq2seq_chat.prepare.shards import BLANK, MARKERS, UTTERANCES, Piece, ReaderSettings, Shard
 from seq2seq_chat.system.compressed import DamagedFile
@@ -127,14 +127,7 @@ def ensure_lines(settings: LinesSettings, files: list[Piece]) -> list[Piece]:
             message names the remedy.
     """
     for file in [] if settings.as_is or settings.turns == "odd-even" else files[:MAX_FILES]:
-        try:
-            start = read_text_start(file)
-        except (DamagedFile, OSError):
-            continue  # reported when it is read
-        if END_OF_CONVERSATION in start:
-            continue
-        if kind := other_format(start):
-            raise CorpusError(f"{file} looks like {kind}. To read its lines as they are, use --as-is.")
+        start = ensure_text(file)
         if settings.separator is None and (found := find_separator(start)) is not None:
             name = "blank lines" if found == BLANK_LINES else f"lines of {found}"
             raise CorpusError(
@@ -142,6 +135,19 @@ def ensure_lines(settings: LinesSettings, files: list[Piece]) -> list[Piece]:
                 "if they mean nothing."
             )
     return files
+
+
+def ensure_text(file: Piece) -> str:
+    """The start of a text, empty if it is a corpus file. Raises CorpusError if the file has another format."""
+    try:
+        start = read_text_start(file)
+    except (DamagedFile, OSError):
+        return ""  # reported when it is read
+    if END_OF_CONVERSATION in start:
+        return ""
+    if kind := other_format(start):
+        raise CorpusError(f"{file} looks like {kind}. To read its lines as they are, use --as-is.")
+    return start
 
 
 def other_format(start: str) -> str | None:

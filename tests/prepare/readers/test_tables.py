@@ -1,9 +1,11 @@
-"""Pairs in tables as programs save them, read as they are."""
+"""Pairs in tables, translation memories and archives as programs save them, read as they are."""
 
 from __future__ import annotations
 
 import csv
+import gzip
 import json
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -75,7 +77,81 @@ def test_columns_are_chosen(cli: Cli, tmp_path: Path) -> None:
         assert [tuple(line.split("\t")) for line in lines] == PAIRS
 
 
-def test_an_archive_is_refused(cli: Cli, tmp_path: Path) -> None:
+def test_a_damaged_archive_is_refused(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "fra-eng.zip").write_bytes(b"PK\x03\x04" + bytes(100))
     result = cli("prepare", "pairs", tmp_path / "fra-eng.zip", "--output", tmp_path / "out")
-    assert result.status == 2 and "is a ZIP archive. Unpack it" in result.err
+    assert result.status == 2 and "fra-eng.zip is a damaged ZIP archive" in result.err
+
+
+TMX = """<?xml version="1.0"?><!DOCTYPE tmx SYSTEM "tmx14.dtd"><!-- a memory -->
+<tmx version="1.4"><header srclang="en"/><body>
+<tu><tuv xml:lang="en-US"><seg>A <bpt i="1">&lt;b&gt;</bpt>big<ept i="1">&lt;/b&gt;</ept>
+ &amp; <hi>red</hi> car</seg></tuv><tuv xml:lang="FR"><seg>une <!-- grosse -->auto</seg></tuv></tu>
+<tu><tuv xml:lang="en-us"><seg>only English</seg></tuv></tu>
+<tu><tuv lang="fr"><seg>oui</seg></tuv><tuv lang="en-us"><seg>yes</seg></tuv></tu>{}</body></tmx>"""
+THIRD = '<tu><tuv xml:lang="de"><seg>ja</seg></tuv></tu>'
+XLIFF_1 = """<xliff version="1.2" xmlns="urn:oasis:names:tc:xliff:document:1.2"><file source-language="en"
+ target-language="fr"><body><trans-unit id="1"><source>A <g id="1">big</g> <x id="2"/>&amp; red car</source>
+ <target>une <ph id="3">%s</ph>auto</target><alt-trans><source>no</source><target>non</target></alt-trans></trans-unit>
+ <group><trans-unit id="2"><source>only English</source></trans-unit><trans-unit id="3"><source>yes</source>
+ <target>oui</target></trans-unit></group></body></file></xliff>"""
+XLIFF_2 = """<xliff version="2.0" xmlns="urn:oasis:names:tc:xliff:document:2.0" srcLang="en" trgLang="fr"><file id="f">
+ <unit id="1"><segment><source>A <pc id="1">big</pc> &amp; red car</source><target>une <ph id="2"/>auto</target>
+ </segment><segment><source>only English</source></segment><segment><source>yes</source><target>oui</target>
+ </segment></unit></file></xliff>"""
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "columns"),
+    [
+        ("a.tmx", TMX.format(""), None),
+        ("a.tmx.gz", TMX.format(""), "fr,en"),
+        ("utf16.tmx", TMX.format(THIRD).replace("?>", ' encoding="utf-16"?>', 1), "EN,fr"),
+        ("a.xlf", XLIFF_1, None),
+        ("b.xlf", XLIFF_2, "fr,en"),
+    ],
+)
+def test_translation_memories(cli: Cli, tmp_path: Path, name: str, text: str, columns: str | None) -> None:
+    content = text.encode("utf-16" if "utf16" in name else "utf-8")
+    (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    options = ["--columns", columns] if columns else []
+    result = cli("prepare", "pairs", tmp_path / name, *options, "--output", tmp_path / "out", "--split", "100,0,0")
+    assert result.status == 0, result
+    rows = [("A big & red car", "une auto"), ("yes", "oui")]
+    rows = [row[::-1] for row in rows] if columns == "fr,en" else rows
+    assert (tmp_path / "out" / "train.tsv").read_text("utf-8").splitlines() == list(map("\t".join, rows))
+    left_out = json.loads((tmp_path / "out" / "statistics.json").read_text())["reading"]["left_out"]
+    assert left_out == {"without one of the two languages": 1 + (THIRD in text)}
+
+
+def test_languages_are_asked_for_and_truncated_memories_are_damage(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "a.tmx").write_text(TMX.format(THIRD))
+    result = cli("prepare", "pairs", tmp_path / "a.tmx", "--output", tmp_path / "out")
+    assert result.status == 2 and "a.tmx has 3 columns with text (en-us, fr, de). Choose source and" in result.err
+    (tmp_path / "a.tmx").write_text(TMX.format("")[:-20])
+    result = cli("prepare", "pairs", tmp_path / "a.tmx", "--output", tmp_path / "out")
+    assert result.status == 2 and "a.tmx, after unit 2: " in result.err
+
+
+@pytest.mark.parametrize(("columns", "order"), [(None, 1), ("fr,en", -1)])
+def test_an_archive_of_parallel_files(cli: Cli, tmp_path: Path, columns: str | None, order: int) -> None:
+    """As OPUS distributes them; one file has the line ends of Windows, the other of an old Macintosh."""
+    with zipfile.ZipFile(tmp_path / "en-fr.txt.zip", "w") as archive:
+        archive.writestr("Books.en-fr.fr", "".join(f"{target}\r" for _, target in PAIRS))
+        archive.writestr("Books.en-fr.en", "".join(f"{source}\r\n" for source, _ in PAIRS))
+        for name in ("README", "LICENSE", "Books.en-fr.ids"):
+            archive.writestr(name, "a\tb\n")
+    options = ["--columns", columns] if columns else []
+    command = ("prepare", "pairs", tmp_path / "en-fr.txt.zip", "--output", tmp_path / "out", "--split", "100,0,0")
+    assert cli(*command, *options, "--tokenizer", "whitespace").status == 0
+    rows = [tuple(line.split("\t")) for line in (tmp_path / "out" / "train.tsv").read_text("utf-8").splitlines()]
+    assert rows == [pair[::order] for pair in PAIRS]
+
+
+def test_an_archive_of_a_table(cli: Cli, tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "fra-eng.zip", "w") as archive:
+        archive.writestr("_about.txt", "by Tatoeba\n")
+        archive.writestr("fra.txt", "".join("\t".join(pair) + "\tCC-BY 2.0\n" for pair in PAIRS))
+    command = ("prepare", "pairs", tmp_path / "fra-eng.zip", "--output", tmp_path / "out", "--split", "100,0,0")
+    assert cli(*command, "--tokenizer", "whitespace").status == 0
+    assert len((tmp_path / "out" / "train.tsv").read_text("utf-8").splitlines()) == len(PAIRS)
