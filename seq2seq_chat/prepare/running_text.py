@@ -13,12 +13,11 @@ from typing import Any, NamedTuple
 
 from seq2seq_chat.data.corpus_file import CorpusError
 from seq2seq_chat.data.running_text import encode_text, read_text, read_tokens
-from seq2seq_chat.prepare.pipeline import STAGING_FOLDER, ensure_not_an_input, publish, working_folder
+from seq2seq_chat.prepare.pipeline import STAGING_FOLDER, ensure_not_an_input, find_inputs, publish, working_folder
 from seq2seq_chat.prepare.read_result import warn_of_marks
-from seq2seq_chat.prepare.readers import COMPRESSED
-from seq2seq_chat.prepare.readers.lines import MAX_FILES, ensure_text
+from seq2seq_chat.prepare.readers.lines import LinesSettings
 from seq2seq_chat.prepare.settings import DEFAULT_VOCABULARY_SIZE
-from seq2seq_chat.prepare.shards import MAX_EXAMPLES, Piece
+from seq2seq_chat.prepare.shards import MAX_EXAMPLES
 from seq2seq_chat.prepare.split import SPLITS, Shares, check_shares, describe_split, missing_shares, official_splits
 from seq2seq_chat.system.files import atomic_write, write_atomically
 from seq2seq_chat.text.codec import TextCodec
@@ -29,7 +28,6 @@ from seq2seq_chat.text.vocabulary import SPECIAL_WORDS, UNKNOWN, VOCABULARY_FILE
 logger = logging.getLogger(__name__)
 
 DEFAULT_TEXT_SHARES: Shares = (90.0, 5.0, 5.0)
-_TEXT_NAMES = re.compile(rf"[^.].*\.(txt|text|tokens|raw){COMPRESSED}", re.IGNORECASE)
 
 
 class RunningTextSettings(NamedTuple):
@@ -60,12 +58,11 @@ def prepare_text(settings: RunningTextSettings, inputs: Sequence[str | Path], ou
     """
     shares, output = settings.split or DEFAULT_TEXT_SHARES, Path(output)
     check_shares(shares)
-    files = _find_files(list(map(Path, inputs)))
-    for file in [] if settings.as_is else files[:MAX_FILES]:
-        ensure_text(Piece(file, 0))
+    pieces = find_inputs("text", inputs, LinesSettings(as_is=settings.as_is))
+    files = [piece.path for piece in pieces]
     official = None
     if settings.split is None:
-        official = official_splits([Piece(file, 0) for file in files], list(map(Path, inputs)))
+        official = official_splits(pieces, list(map(Path, inputs)))
     divided, named = files, dict[str, list[Path]]()
     if official is not None:
         shares = missing_shares(official, shares)
@@ -99,19 +96,6 @@ def prepare_text(settings: RunningTextSettings, inputs: Sequence[str | Path], ou
         statistics["split"] = describe_split(official, shares, "at two positions")
         publish(output, statistics)
     return statistics
-
-
-def _find_files(inputs: Sequence[Path]) -> list[Path]:
-    """The inputs, and the texts in those that are folders. Raises CorpusError."""
-    files: list[Path] = []
-    for entry in inputs:
-        found = [entry]
-        if entry.is_dir():
-            found = sorted(file for file in entry.rglob("*") if _TEXT_NAMES.fullmatch(file.name) and file.is_file())
-            if not found:
-                raise CorpusError(f"{entry} contains no .txt file. Name the files explicitly.")
-        files += [file for file in found if file not in files]
-    return files
 
 
 def _read_all(files: Sequence[Path]) -> Iterator[str]:

@@ -119,6 +119,13 @@ def read_dailydialog(piece: Piece, settings: ReaderSettings, shard: Shard) -> No
     conversations.flush()
 
 
+def ensure_text(settings: LinesSettings, files: list[Piece]) -> list[Piece]:
+    """The files themselves, of which some are checked by how they begin. Raises CorpusError if one is no text."""
+    for file in [] if settings.as_is else files[:MAX_FILES]:
+        _start_of_text(file)
+    return files
+
+
 def ensure_lines(settings: LinesSettings, files: list[Piece]) -> list[Piece]:
     """The files themselves, of which some are checked by how they begin.
 
@@ -127,7 +134,7 @@ def ensure_lines(settings: LinesSettings, files: list[Piece]) -> list[Piece]:
             message names the remedy.
     """
     for file in [] if settings.as_is or settings.turns == "odd-even" else files[:MAX_FILES]:
-        start = ensure_text(file)
+        start = _start_of_text(file)
         if settings.separator is None and (found := find_separator(start)) is not None:
             name = "blank lines" if found == BLANK_LINES else f"lines of {found}"
             raise CorpusError(
@@ -137,7 +144,7 @@ def ensure_lines(settings: LinesSettings, files: list[Piece]) -> list[Piece]:
     return files
 
 
-def ensure_text(file: Piece) -> str:
+def _start_of_text(file: Piece) -> str:
     """The start of a text, empty if it is a corpus file. Raises CorpusError if the file has another format."""
     try:
         start = read_text_start(file)
@@ -191,6 +198,15 @@ def _share(lines: Sequence[str], pattern: str) -> float:
 
 CORPUS = RawCorpus(
     read_lines, UTTERANCES, rf".*\.txt{COMPRESSED}", ".txt or .txt.gz", settings=LinesSettings, select=ensure_lines
+)
+TEXT = RawCorpus(  # whose files `prepare_text` reads
+    read_lines,
+    UTTERANCES,
+    rf"(?i).*\.(txt|text|tokens|raw){COMPRESSED}",
+    ".txt",
+    settings=LinesSettings,
+    recursive=True,
+    select=ensure_text,
 )
 TWEETS = RawCorpus(read_tweets, UTTERANCES, rf".*\.txt{COMPRESSED}", ".txt or .txt.gz")
 DAILYDIALOG = RawCorpus(
