@@ -214,7 +214,7 @@ def pairs(
     drop_duplicates: bool,
     **options: Any,
 ) -> None:
-    """Tables of two columns, two parallel files, TMX, XLIFF, or a .zip of these."""
+    """Tables, parallel files SOURCE TARGET, TMX, XLIFF, .zip."""
     from seq2seq_chat.prepare.readers.pairs import PairSettings
     from seq2seq_chat.prepare.settings import PairFilters
 
@@ -304,25 +304,18 @@ def chats(me: tuple[str, ...], max_gap: float | None, date_order: Any, anonymize
     _prepare_corpus("chats", options, reader=ChatSettings(max_gap, me, date_order, anonymize))
 
 
-@prepare.command()
-@_corpus_options("sliding", "alternating")
-def cornell(**options: Any) -> None:
-    """Cornell Movie-Dialogs: folder, or movie_conversations.txt."""
-    _prepare_corpus("cornell", options)
+def _add_command(name: str, help: str, *pairings: str) -> None:
+    """Add the command of a corpus without options of its own."""
+
+    @prepare.command(name, help=help)
+    @_corpus_options(*pairings)
+    def command(**options: Any) -> None:
+        _prepare_corpus(name, options)
 
 
-@prepare.command()
-@_corpus_options("sliding", "alternating")
-def dailydialog(**options: Any) -> None:
-    """DailyDialog: the files or their folder."""
-    _prepare_corpus("dailydialog", options)
-
-
-@prepare.command()
-@_corpus_options("alternating", "sliding")
-def tweets(**options: Any) -> None:
-    """Texts of alternating lines: utterance, reply, utterance."""
-    _prepare_corpus("tweets", options)
+_add_command("cornell", "Cornell Movie-Dialogs: folder, or movie_conversations.txt.", "sliding", "alternating")
+_add_command("dailydialog", "DailyDialog: the files or their folder.", "sliding", "alternating")
+_add_command("tweets", "Texts of alternating lines: utterance, reply, utterance.", "alternating", "sliding")
 
 
 @prepare.command()
