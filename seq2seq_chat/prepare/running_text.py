@@ -58,7 +58,7 @@ def prepare_text(settings: RunningTextSettings, inputs: Sequence[str | Path], ou
     """
     shares, output = settings.split or DEFAULT_TEXT_SHARES, Path(output)
     check_shares(shares)
-    pieces = find_inputs("text", inputs, LinesSettings(as_is=settings.as_is))
+    pieces = find_inputs("text", inputs, LinesSettings(separator="", as_is=settings.as_is))
     files = [piece.path for piece in pieces]
     official = None
     if settings.split is None:

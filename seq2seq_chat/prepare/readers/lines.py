@@ -11,7 +11,7 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from seq2seq_chat.data.corpus_file import END_OF_CONVERSATION, CorpusError, is_mistyped_marker
@@ -119,13 +119,6 @@ def read_dailydialog(piece: Piece, settings: ReaderSettings, shard: Shard) -> No
     conversations.flush()
 
 
-def ensure_text(settings: LinesSettings, files: list[Piece]) -> list[Piece]:
-    """The files themselves, of which some are checked by how they begin. Raises CorpusError if one is no text."""
-    for file in [] if settings.as_is else files[:MAX_FILES]:
-        _start_of_text(file)
-    return files
-
-
 def ensure_lines(settings: LinesSettings, files: list[Piece]) -> list[Piece]:
     """The files themselves, of which some are checked by how they begin.
 
@@ -134,7 +127,14 @@ def ensure_lines(settings: LinesSettings, files: list[Piece]) -> list[Piece]:
             message names the remedy.
     """
     for file in [] if settings.as_is or settings.turns == "odd-even" else files[:MAX_FILES]:
-        start = _start_of_text(file)
+        try:
+            start = read_text_start(file)
+        except (DamagedFile, OSError):
+            continue  # reported when it is read
+        if END_OF_CONVERSATION in start:
+            continue
+        if kind := other_format(start):
+            raise CorpusError(f"{file} looks like {kind}. To read its lines as they are, use --as-is.")
         if settings.separator is None and (found := find_separator(start)) is not None:
             name = "blank lines" if found == BLANK_LINES else f"lines of {found}"
             raise CorpusError(
@@ -142,19 +142,6 @@ def ensure_lines(settings: LinesSettings, files: list[Piece]) -> list[Piece]:
                 "if they mean nothing."
             )
     return files
-
-
-def _start_of_text(file: Piece) -> str:
-    """The start of a text, empty if it is a corpus file. Raises CorpusError if the file has another format."""
-    try:
-        start = read_text_start(file)
-    except (DamagedFile, OSError):
-        return ""  # reported when it is read
-    if END_OF_CONVERSATION in start:
-        return ""
-    if kind := other_format(start):
-        raise CorpusError(f"{file} looks like {kind}. To read its lines as they are, use --as-is.")
-    return start
 
 
 def other_format(start: str) -> str | None:
@@ -199,15 +186,8 @@ def _share(lines: Sequence[str], pattern: str) -> float:
 CORPUS = RawCorpus(
     read_lines, UTTERANCES, rf".*\.txt{COMPRESSED}", ".txt or .txt.gz", settings=LinesSettings, select=ensure_lines
 )
-TEXT = RawCorpus(  # whose files `prepare_text` reads
-    read_lines,
-    UTTERANCES,
-    rf"(?i).*\.(txt|text|tokens|raw){COMPRESSED}",
-    ".txt",
-    settings=LinesSettings,
-    recursive=True,
-    select=ensure_text,
-)
+TEXT = replace(CORPUS, file_names=rf"(?i).*\.(txt|text|tokens|raw){COMPRESSED}", description=".txt", recursive=True)
+"""Running text, of which `prepare_text` reads the files."""
 TWEETS = RawCorpus(read_tweets, UTTERANCES, rf".*\.txt{COMPRESSED}", ".txt or .txt.gz")
 DAILYDIALOG = RawCorpus(
     read_dailydialog,
