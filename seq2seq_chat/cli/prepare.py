@@ -164,6 +164,9 @@ def _corpus_options(*pairings: str, tokenizer: str = "english") -> _Decorator:
     )
 
 
+_as_is = click.option("--as-is", is_flag=True, help="Read lines also of files that look like JSON, tables, chats, …")
+
+
 @prepare.command()
 @click.option(
     "--turns",
@@ -174,7 +177,7 @@ def _corpus_options(*pairings: str, tokenizer: str = "english") -> _Decorator:
 @click.option(
     "--separator", metavar="LINE", help="A line that ends a conversation, such as ===; `blank`: an empty one."
 )
-@click.option("--as-is", is_flag=True, help="Read lines also of files that look like JSON, tables, chats, …")
+@_as_is
 @_corpus_options("sliding", "alternating")
 def lines(turns: Any, separator: str | None, as_is: bool, **options: Any) -> None:
     """Corpus files, or any text with one utterance per line."""
@@ -200,7 +203,7 @@ def lines(turns: Any, separator: str | None, as_is: bool, **options: Any) -> Non
     "--columns",
     callback=_parse_columns,
     metavar="A,B",
-    help="Source and target in a table of more columns: names or numbers.",
+    help="Source and target: names or numbers of columns, or languages.",
 )
 @click.option("--drop-duplicates", is_flag=True, help="Keep only the first of identical pairs.")
 @_corpus_options("alternating", tokenizer="unicode")
@@ -211,7 +214,7 @@ def pairs(
     drop_duplicates: bool,
     **options: Any,
 ) -> None:
-    """Tables of two columns, or two parallel files, SOURCE TARGET."""
+    """Tables, parallel files SOURCE TARGET, TMX, XLIFF, .zip."""
     from seq2seq_chat.prepare.readers.pairs import PairSettings
     from seq2seq_chat.prepare.settings import PairFilters
 
@@ -301,37 +304,31 @@ def chats(me: tuple[str, ...], max_gap: float | None, date_order: Any, anonymize
     _prepare_corpus("chats", options, reader=ChatSettings(max_gap, me, date_order, anonymize))
 
 
-@prepare.command()
-@_corpus_options("sliding", "alternating")
-def cornell(**options: Any) -> None:
-    """Cornell Movie-Dialogs: folder, or movie_conversations.txt."""
-    _prepare_corpus("cornell", options)
+def _add_command(name: str, help: str, *pairings: str) -> None:
+    """Add the command of a corpus without options of its own."""
+
+    @prepare.command(name, help=help)
+    @_corpus_options(*pairings)
+    def command(**options: Any) -> None:
+        _prepare_corpus(name, options)
+
+
+_add_command("cornell", "Cornell Movie-Dialogs: folder, or movie_conversations.txt.", "sliding", "alternating")
+_add_command("dailydialog", "DailyDialog: the files or their folder.", "sliding", "alternating")
+_add_command("tweets", "Texts of alternating lines: utterance, reply, utterance.", "alternating", "sliding")
 
 
 @prepare.command()
-@_corpus_options("sliding", "alternating")
-def dailydialog(**options: Any) -> None:
-    """DailyDialog: the files or their folder."""
-    _prepare_corpus("dailydialog", options)
-
-
-@prepare.command()
-@_corpus_options("alternating", "sliding")
-def tweets(**options: Any) -> None:
-    """Texts of alternating lines: utterance, reply, utterance."""
-    _prepare_corpus("tweets", options)
-
-
-@prepare.command()
+@_as_is
 @_text_options(tokenizer="character", split="as the files are named, or 90,5,5")
-def text(inputs: tuple[str, ...], output: str, split: Any, vocabulary_size: int, **options: Any) -> None:
+def text(inputs: tuple[str, ...], output: str, split: Any, vocabulary_size: int, as_is: bool, **options: Any) -> None:
     """Text files for a language model, or their folder."""
     from seq2seq_chat.prepare.running_text import RunningTextSettings, prepare_text
     from seq2seq_chat.prepare.settings import TextSide
     from seq2seq_chat.prepare.split import SPLITS
 
     tokenizer, _ = _tokenizers(**options)
-    settings = RunningTextSettings(tokenizer, vocabulary_size, split)
+    settings = RunningTextSettings(tokenizer, vocabulary_size, split, as_is)
     statistics = prepare_text(settings, inputs, output)
     rows = [["", *SPLITS]]
     rows += [[key.replace("_", " "), *(f"{statistics[name][key]:,}" for name in SPLITS)] for key in statistics["train"]]

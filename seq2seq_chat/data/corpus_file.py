@@ -11,7 +11,7 @@ import functools
 import json
 import logging
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import zip_longest
 from pathlib import Path
@@ -267,28 +267,27 @@ def _rows(files: Corpus, damaged: dict[int, str], progress: bool) -> Iterator[tu
     """The lines of a .tsv, or the lines of two files side by side, each with its offset."""
     if isinstance(files, (str, Path)):
         return ((line,) for line in located_lines(files, CorpusError, progress=progress, damaged=damaged))
-    return parallel_lines(files.source, files.target, damaged, progress=progress)
+    sources = located_lines(files.source, CorpusError, progress=progress, damaged=damaged)
+    targets = located_lines(files.target, CorpusError, damaged=damaged)
+    return parallel_lines(files.source, files.target, sources, targets, damaged)
 
 
 def parallel_lines(
-    source: str | Path,
-    target: str | Path,
-    damaged: dict[int, str],
-    *,
-    progress: bool = False,
-    on_progress: Callable[[int], object] | None = None,
+    source: object,
+    target: object,
+    sources: Iterator[tuple[int, str]],
+    targets: Iterator[tuple[int, str]],
+    damaged: Mapping[int, str],
 ) -> Iterator[tuple[tuple[int, str], tuple[int, str]]]:
     """Yield the lines of two files side by side, each as (offset, line). One may have another empty line at its end.
 
     Args:
+        source: The name of a file, for the error message, as ``target``.
         damaged: See ``located_lines``.
-        on_progress: Called with the number of bytes read since the last call.
 
     Raises:
-        CorpusError: While iterating: a file cannot be read, or they differ in their numbers of lines.
+        CorpusError: While iterating: the files differ in their numbers of lines.
     """
-    sources = located_lines(source, CorpusError, progress=progress, on_progress=on_progress, damaged=damaged)
-    targets = located_lines(target, CorpusError, on_progress=on_progress, damaged=damaged)
     for number, (source_line, target_line) in enumerate(zip_longest(sources, targets)):
         if source_line is None or target_line is None:
             source_count = number + (source_line is not None) + sum(1 for _ in sources)

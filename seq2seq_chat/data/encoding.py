@@ -109,6 +109,11 @@ def _conversation_samples(
             yield max(first, target - settings.context_turns), target, target
 
 
+def hash_tokens(tokens: str) -> int:
+    """The 64-bit hash of the tokens of a text, which are separated by single spaces."""
+    return int.from_bytes(hashlib.sha1(tokens.encode(), usedforsecurity=False).digest()[:8], "little")
+
+
 class _TextWriter:
     """Writes the tokens, offsets and hashes of the texts of a side."""
 
@@ -123,8 +128,7 @@ class _TextWriter:
     def add(self, tokens: Sequence[str]) -> None:
         self._tokens.extend([*self._marker, *self._vocabulary.ids(tokens)])
         self._offsets.extend((self._tokens.items,))
-        digest = hashlib.sha1(" ".join(tokens).encode(), usedforsecurity=False).digest()
-        self._hashes.extend((int.from_bytes(digest[:8], "little"),))
+        self._hashes.extend((hash_tokens(" ".join(tokens)),))
 
 
 class ArrayWriter:

@@ -133,20 +133,23 @@ def read_tokens(file: str | Path, tokenizer: Tokenizer) -> Iterator[list[str]]:
 def read_text(file: str | Path) -> Iterator[str]:
     """Yield the text of a UTF-8 file, plain or compressed, in pieces of whole lines; only very long lines are divided.
 
-    Line ends become ``\\n``, and a byte order mark at the start is dropped. A bar is shown if stderr is a terminal and
-    reading takes longer than two seconds.
+    Line ends become ``\\n``, also carriage returns in a file that begins with those alone. A byte order mark at the
+    start is dropped. A bar is shown if stderr is a terminal and reading takes longer than two seconds.
 
     Raises:
         CorpusError: While iterating: the file cannot be read or is not UTF-8.
     """
-    path, held, first = Path(file), "", True
+    path, held, is_first, has_returns = Path(file), "", True, False
     try:
         if is_utf16(read_start(path, BINARY_CHECK_BYTES)):
             raise CorpusError(f"{path} {UTF16_REMEDY}")
         with tqdm(total=path.stat().st_size, desc=path.name, unit="B", unit_scale=True, delay=2, disable=None) as bar:
             for text in _decoded(path, bar):
-                held += text.removeprefix("\ufeff") if first else text
-                first = first and not text
+                if is_first and text:
+                    has_returns = "\r" in text[:-1] and "\n" not in text  # instead of line feeds
+                held += text.removeprefix("\ufeff") if is_first else text
+                is_first = is_first and not text
+                held = held.replace("\r", "\n") if has_returns else held
                 end = held.rfind("\n") + 1
                 if not end and len(held) > _MAX_LINE:
                     end = held.rfind(" ") + 1 or len(held) - held.endswith("\r")

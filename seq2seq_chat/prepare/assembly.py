@@ -44,6 +44,8 @@ from seq2seq_chat.prepare.split import (
     apportion,
     describe_split,
     fill_empty_splits,
+    fit_shares,
+    hold_out,
     missing_shares,
     split_of,
 )
@@ -56,6 +58,8 @@ from seq2seq_chat.text.vocabulary import SPECIAL_WORDS, VOCABULARY_FILE, Vocabul
 
 logger = logging.getLogger(__name__)
 
+_FITTED = ("chats", "lines", "pairs")
+"""The corpora of which a small one is split by other shares than a large one."""
 _FEW_CHATS = 10  # conversations of chats that are too few to be split by the shares
 _FEW_BLOCKS, _SHORT_BLOCK = 10, 10
 _SUBTITLES_END = 86_400.0 * 365  # seconds; times of chats are since 1970, those of subtitles since their film began
@@ -79,7 +83,12 @@ class Assembly:
         self._official = official
         if official is not None:
             self._shares = missing_shares(official, self._shares)
+        elif settings.split is None and settings.corpus in _FITTED:
+            self._shares = fit_shares(result.total.rows)
+        self._is_fitted = official is None and settings.split is None and self._shares != DEFAULT_SHARES
         self._split_note = describe_split(official, self._shares)
+        if self._is_fitted:
+            self._split_note += "; of a small corpus, 1 % and 2 % would measure little (--split decides otherwise)"
         self._has_small_blocks = False
 
     def run(self) -> dict[str, Any]:
@@ -252,23 +261,26 @@ class Assembly:
     def _write_splits(self, utterances: ir.Table) -> None:
         """Write the prepared utterances. Raises CorpusError if there are none."""
         seed, shares = self._settings.seed, self._shares
-        if not self._write(queries.assign_splits(utterances, shares, seed)):
+        moved: dict[str, str] = {}
+        if self._has_small_blocks or self._is_fitted:
+            own = queries.thread_sizes(utterances.filter(utterances.file_split.isnull()))
+            sizes = {row["thread"]: row["utterances"] for row in fetch_rows(self._engine, own)}
+            moved = (apportion if self._has_small_blocks else hold_out)(sizes, shares, seed)
+            if moved and self._has_small_blocks:
+                utterances = queries.join_blocks(utterances, moved)
+        if not self._write(queries.assign_splits(utterances, shares, seed, moved)):
             raise CorpusError(self._nothing_left())
-        if self._official is not None and not any(shares[1:]):
+        if self._has_small_blocks or self._is_fitted or (self._official is not None and not any(shares[1:])):
             return
         divided = [name for name, share in zip(SPLITS, shares, strict=True) if share]
         prepared = self._engine.table(self._folder / UTTERANCES_FILE)
-        sizes = Counter(
-            {row["split"]: row["threads"] for row in fetch_rows(self._engine, queries.threads_by_split(prepared))}
-        )
-        is_filled = all_splits_filled(Counter({name: sizes[name] for name in divided}), shares)
-        if self._has_small_blocks or not is_filled:
+        rows = fetch_rows(self._engine, queries.threads_by_split(prepared))
+        if not all_splits_filled(
+            Counter({row["split"]: row["threads"] for row in rows if row["split"] in divided}), shares
+        ):
             # A corpus this small is quickly written again.
             own = prepared.filter(prepared.split.isin(divided)).select("thread").distinct()
-            threads = [row["thread"] for row in fetch_rows(self._engine, own)]
-            moved = (apportion if self._has_small_blocks else fill_empty_splits)(threads, shares, seed)
-            if self._has_small_blocks:
-                utterances = queries.join_blocks(utterances, moved)
+            moved = fill_empty_splits((row["thread"] for row in fetch_rows(self._engine, own)), shares, seed)
             self._write(queries.assign_splits(utterances, shares, seed, moved))
 
     def _warn_of_empty_splits(self, samples: Mapping[str, int]) -> None:

@@ -155,7 +155,7 @@ def prepare(settings: PrepareSettings, inputs: Sequence[str | Path], output: str
         staging = folder / STAGING_FOLDER
         staging.mkdir()
         statistics = _assemble(settings, result, official, staging)
-        publish(output, statistics)
+        publish(output, statistics, private=settings.corpus == "chats")
     return statistics
 
 
@@ -165,15 +165,18 @@ def ensure_not_an_input(output: Path, folders: Iterable[Path]) -> None:
         raise UserError(f"{output} contains input files, which could be overwritten. Choose another output folder.")
 
 
-def publish(output: Path, statistics: Mapping[str, Any]) -> None:
+def publish(output: Path, statistics: Mapping[str, Any], *, private: bool = False) -> None:
     """Publish the results in the staging folder, with their statistics and checksums.
 
+    Only their owner can read ``private`` ones.
     They are complete once the folder is renamed. Whoever reads files of ``output`` refuses them from then on until all
     of the results are in their places; see :func:`seq2seq_chat.data.corpus_file.ensure_published`.
     """
     staging = output / WORKING_FOLDER / STAGING_FOLDER
     files = {name: file_checksum(staging / name) for name in OUTPUT_FILES if (staging / name).exists()}
     write_json(staging / STATISTICS_FILE, {**statistics, "files": files})
+    for name in (*files, STATISTICS_FILE) if private else ():
+        (staging / name).chmod(0o600)
     staging.rename(staging.with_name(COMPLETE_FOLDER))
     finish_publishing(output)
 
@@ -234,7 +237,7 @@ def _import_engine(name: EngineName) -> None:
 
 @contextmanager
 def working_folder(output: Path) -> Iterator[Path]:
-    """A folder inside ``output`` for intermediate files; it has no staging folder.
+    """A folder inside ``output`` for intermediate files, which only its owner reads; it has no staging folder.
 
     If an earlier preparation was killed while it published its results, that is finished first. After an error or
     interruption, the folder is kept without the staging folder if a preparation can resume from its shards.
@@ -244,6 +247,7 @@ def working_folder(output: Path) -> Iterator[Path]:
     with as_user_error(output):
         # Inside ``output``, so that it is on the same file system.
         folder.mkdir(parents=True, exist_ok=True)
+        folder.chmod(0o700)
         lock = open(folder / "lock", "w")  # noqa: SIM115  closed below
     with lock:
         _acquire(lock, output)

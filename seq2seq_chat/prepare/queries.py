@@ -177,7 +177,8 @@ def assign_splits(utterances: ir.Table, shares: Shares, seed: int, moved: Mappin
     )
     if moved:
         is_divided = split.isin([name for name, share in zip(SPLITS, shares, strict=True) if share])
-        moves = ((is_divided & (utterances.thread == thread), name) for thread, name in moved.items())
+        threads = {name: [thread for thread, other in moved.items() if other == name] for name in SPLITS}
+        moves = ((is_divided & utterances.thread.isin(threads[name]), name) for name in SPLITS if threads[name])
         split = ibis.cases(*moves, else_=split)
     return utterances.mutate(split=split).drop("file_split")
 
@@ -186,6 +187,11 @@ def corpus_order(utterances: ir.Table) -> ir.Table:
     """The utterances sorted by split, in the order of SPLITS, and within a split in the order of the corpus."""
     number = ibis.cases(*((utterances.split == name, number) for number, name in enumerate(SPLITS)), else_=len(SPLITS))
     return utterances.order_by(number, "key_1", "key_2", "turn")
+
+
+def thread_sizes(utterances: ir.Table) -> ir.Table:
+    """The number of utterances (``utterances``) of each thread."""
+    return utterances.group_by("thread").agg(utterances=utterances.count())
 
 
 def threads_by_split(utterances: ir.Table) -> ir.Table:

@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 
 from seq2seq_chat.data.corpus_file import CorpusError
 from seq2seq_chat.data.running_text import encode_text, read_text, read_tokens
-from seq2seq_chat.prepare.pipeline import STAGING_FOLDER, ensure_not_an_input, publish, working_folder
+from seq2seq_chat.prepare.pipeline import STAGING_FOLDER, ensure_not_an_input, find_inputs, publish, working_folder
 from seq2seq_chat.prepare.read_result import warn_of_marks
-from seq2seq_chat.prepare.readers import COMPRESSED
+from seq2seq_chat.prepare.readers.lines import LinesSettings
 from seq2seq_chat.prepare.settings import DEFAULT_VOCABULARY_SIZE
-from seq2seq_chat.prepare.shards import MAX_EXAMPLES, Piece
+from seq2seq_chat.prepare.shards import MAX_EXAMPLES
 from seq2seq_chat.prepare.split import SPLITS, Shares, check_shares, describe_split, missing_shares, official_splits
 from seq2seq_chat.system.files import atomic_write, write_atomically
 from seq2seq_chat.text.codec import TextCodec
@@ -28,7 +28,6 @@ from seq2seq_chat.text.vocabulary import SPECIAL_WORDS, UNKNOWN, VOCABULARY_FILE
 logger = logging.getLogger(__name__)
 
 DEFAULT_TEXT_SHARES: Shares = (90.0, 5.0, 5.0)
-_TEXT_NAMES = re.compile(rf"[^.].*\.(txt|text|tokens|raw){COMPRESSED}", re.IGNORECASE)
 
 
 class RunningTextSettings(NamedTuple):
@@ -37,6 +36,7 @@ class RunningTextSettings(NamedTuple):
     tokenizer: TokenizerSettings
     vocabulary_size: int = DEFAULT_VOCABULARY_SIZE  # including the special words
     split: Shares | None = None  # numbers of characters; None: by the names of the files, else DEFAULT_TEXT_SHARES
+    as_is: bool = False  # whether to read files that look like something else than text
 
 
 def prepare_text(settings: RunningTextSettings, inputs: Sequence[str | Path], output: str | Path) -> dict[str, Any]:
@@ -52,16 +52,17 @@ def prepare_text(settings: RunningTextSettings, inputs: Sequence[str | Path], ou
         text was split.
 
     Raises:
-        CorpusError: An input cannot be read, or train has no characters.
+        CorpusError: An input cannot be read, or looks like something else than text, or train has no characters.
         TokenizerError: The tokenizer cannot be trained.
         UserError: The split is invalid, or ``output`` cannot be written.
     """
     shares, output = settings.split or DEFAULT_TEXT_SHARES, Path(output)
     check_shares(shares)
-    files = _find_files(list(map(Path, inputs)))
+    pieces = find_inputs("text", inputs, LinesSettings(separator="", as_is=settings.as_is))
+    files = [piece.path for piece in pieces]
     official = None
     if settings.split is None:
-        official = official_splits([Piece(file, 0) for file in files], list(map(Path, inputs)))
+        official = official_splits(pieces, list(map(Path, inputs)))
     divided, named = files, dict[str, list[Path]]()
     if official is not None:
         shares = missing_shares(official, shares)
@@ -95,19 +96,6 @@ def prepare_text(settings: RunningTextSettings, inputs: Sequence[str | Path], ou
         statistics["split"] = describe_split(official, shares, "at two positions")
         publish(output, statistics)
     return statistics
-
-
-def _find_files(inputs: Sequence[Path]) -> list[Path]:
-    """The inputs, and the texts in those that are folders. Raises CorpusError."""
-    files: list[Path] = []
-    for entry in inputs:
-        found = [entry]
-        if entry.is_dir():
-            found = sorted(file for file in entry.rglob("*") if _TEXT_NAMES.fullmatch(file.name) and file.is_file())
-            if not found:
-                raise CorpusError(f"{entry} contains no .txt file. Name the files explicitly.")
-        files += [file for file in found if file not in files]
-    return files
 
 
 def _read_all(files: Sequence[Path]) -> Iterator[str]:

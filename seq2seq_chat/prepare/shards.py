@@ -12,7 +12,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import islice
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,7 @@ from seq2seq_chat.system.files import file_checksum, write_atomically
 from seq2seq_chat.system.lines import read_error
 from seq2seq_chat.text.tokenizers import TokenizerSettings
 
-_FORMAT = 13  # increment it whenever a reader or a schema changes
+_FORMAT = 14  # increment it whenever a reader or a schema changes
 _ROWS_PER_GROUP = 1 << 17
 MAX_EXAMPLES, MAX_EXAMPLE_LENGTH = 2, 60
 """Examples for a reason why something was left out, and their length in characters."""
@@ -102,9 +102,15 @@ class Piece:
     size: int  # bytes on disk, of both files if a companion is an input, too
     member: str | None = None  # name in an archive
     companion: Path | None = None  # another file that is read together with it
+    companion_member: str | None = None
     file: int = 0  # index of its file among the inputs
     start: int = 0  # first byte, in a plain file that was divided between lines
     end: int | None = None  # end of the byte range; None for the end of the file
+
+    @property
+    def name(self) -> str:
+        """The name of the file without its folder."""
+        return PurePosixPath(self.member or self.path).name
 
     def __str__(self) -> str:
         return f"{self.path}, {self.member}" if self.member else str(self.path)

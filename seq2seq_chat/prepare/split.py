@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import md5
 from pathlib import Path, PurePosixPath
 from string import digits
@@ -19,6 +19,7 @@ Shares = tuple[float, float, float]
 """Relative sizes of train, validation and test."""
 
 DEFAULT_SHARES: Shares = (97, 1, 2)
+_HELD_OUT, _HELD_OUT_SHARE = 400, 0.1  # utterances of validation and of test: so many, but not a larger share
 
 _SPLIT_NAMES = {
     "test": {"test", "testing", "tst", "newstest", "devtest"},
@@ -37,6 +38,14 @@ def check_shares(shares: Shares) -> None:
             f"{tuple(shares)} is not a valid split. Use three non-negative numbers for train, validation and test, "
             "such as 97, 1 and 2; train must be positive."
         )
+
+
+def fit_shares(rows: int) -> Shares:
+    """DEFAULT_SHARES or, for a corpus of few utterances or pairs, larger shares of validation and test."""
+    validation, test = (
+        max(share, 100 * min(_HELD_OUT_SHARE, _HELD_OUT / max(rows, 1))) for share in DEFAULT_SHARES[1:]
+    )
+    return 100 - validation - test, validation, test
 
 
 def split_of(thread: str | int, shares: Shares, seed: int) -> str:
@@ -93,6 +102,28 @@ def apportion(threads: Iterable[str], shares: Shares, seed: int) -> dict[str, st
     }
     names = [*sizes, *(name for name, size in sizes.items() for _ in range(size - 1))][: len(ordered) - 1]
     return dict(zip(ordered, [*names, *["train"] * (len(ordered) - len(names))], strict=True))
+
+
+def hold_out(sizes: Mapping[str, int], shares: Shares, seed: int) -> dict[str, str]:
+    """The threads to move so that validation and test have their shares of the utterances, by thread.
+
+    Threads are taken in the order of their hashes, without those that would make a split too large. If all would, it
+    takes the smallest.
+
+    Args:
+        sizes: The utterances of each thread.
+        shares: Of ``fit_shares``.
+    """
+    ordered, total = sorted(sizes, key=lambda thread: _hash(thread, seed)), sum(sizes.values())
+    splits = dict.fromkeys(ordered, SPLITS[0])
+    for name, share in zip(SPLITS[1:], shares[1:], strict=True) if len(ordered) >= len(SPLITS) else ():
+        size, left = 0, [thread for thread in ordered if splits[thread] == SPLITS[0]]
+        for thread in left:
+            if size < total * share / sum(shares) and size + sizes[thread] <= total * _HELD_OUT_SHARE:
+                splits[thread], size = name, size + sizes[thread]
+        if not size:
+            splits[min(left, key=lambda thread: sizes[thread])] = name
+    return {thread: name for thread, name in splits.items() if name != split_of(thread, shares, seed)}
 
 
 def official_splits(files: Sequence[Piece], inputs: Sequence[Path], *, need_train: bool = False) -> list[str] | None:

@@ -21,6 +21,7 @@ from seq2seq_chat.metrics.scores import RESAMPLES, SEED, CorpusLoss, CorpusScore
 from seq2seq_chat.metrics.sent2vec import Sent2Vec
 from seq2seq_chat.metrics.sentence_vectors import SentenceDistances, load_sentence_vectors
 from seq2seq_chat.report.loaded_run import LoadedRun
+from seq2seq_chat.report.memorization import Copies, find_copies
 from seq2seq_chat.report.predictions import Predictions, evaluation_decoding, name_search, predict
 from seq2seq_chat.report.scoring import (
     Leakage,
@@ -98,6 +99,10 @@ def evaluate(
     except UserError as error:
         origin = str(error)
     leakage = measure_leakage(loaded, corpus_file, predictions)
+    copies: Copies | None = None
+    if isinstance(leakage, Leakage):
+        training = Dataset.open(run.config.data.train, run.codecs, run.config.data)
+        copies = find_copies((prediction.reply_tokens for prediction in predictions), training)
     scores = score_predictions(predictions, run.config.task, further)
     comparison, lowercase = None, writes_lower_case(run.codecs.target.tokenizer)
     if baseline is not None:
@@ -120,6 +125,7 @@ def evaluate(
         "references": list(map(str, references)),
         "lowercase": lowercase,
         **compute_all_metrics(predictions, vectors, leakage, scores, lowercase=lowercase),
+        "copies": copies and copies._asdict(),
         "bootstrap": {"resamples": RESAMPLES, "seed": SEED},
         "baseline": comparison,
         "sent2vec": origin,

@@ -165,6 +165,7 @@ def format_metrics(metrics: dict[str, Any]) -> str:
         "references": ", ".join(["targets of the corpus", *metrics["references"]]),
         "vectors": metrics["sent2vec"],
         "leakage": describe_leakage(metrics),
+        **({"copies": _describe_copies(metrics)} if metrics["copies"] else {}),
         "predictions": metrics["predictions"],
     }
     if metrics["lowercase"] and metrics["bleu_lowercase"] is not None:
@@ -249,6 +250,16 @@ def describe_leakage(metrics: dict[str, Any]) -> str:
     return (
         f"{leaked:,} of {samples:,} samples ({leaked / samples:.2%}) and {targets:,} of the targets alone "
         f"({targets / samples:.2%}) occur in the training corpus; the others are new"
+    )
+
+
+def _describe_copies(metrics: dict[str, Any]) -> str:
+    """A phrase about the replies that are copies of training targets."""
+    samples, copied, private = metrics["samples"], metrics["copies"]["replies"], metrics["copies"]["private"]
+    examples = ", ".join(f"“{one_line(text)}”" for text in metrics["copies"]["examples"])
+    return (
+        f"{copied:,} of {samples:,} replies ({copied / samples:.2%}) are word for word in the training corpus, "
+        f"{private:,} of them with a name, a number or an address{f': {examples}' if examples else ''}"
     )
 
 

@@ -10,7 +10,7 @@ import zlib
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -230,11 +230,14 @@ class LineBlocks:
     ) -> None:
         self._path, self._start, self._end, self._on_progress = path, start, end, on_progress
 
+    def _open(self) -> AbstractContextManager[ReadInto]:
+        return open_decompressed(self._path, self._start, self._end)
+
     def __iter__(self) -> Iterator[tuple[int, memoryview]]:
         """Yield the blocks; raise DamagedFile after the last one before the damage, or OSError."""
         data = bytearray(2 * _BLOCK_BYTES)
         held, offset, skipping = 0, self._start, False  # bytes of an incomplete line; where the buffer begins
-        with open_decompressed(self._path, self._start, self._end) as read_into:
+        with self._open() as read_into:
             while True:
                 if len(data) - held < _BLOCK_BYTES:
                     data = data[:held] + bytearray(held + _BLOCK_BYTES)  # a copy, as blocks may refer to this one

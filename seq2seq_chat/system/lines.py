@@ -6,7 +6,7 @@ import codecs
 import os
 import weakref
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from operator import itemgetter
 from pathlib import Path
 
@@ -39,7 +39,6 @@ def located_lines(
     error: type[UserError],
     *,
     progress: bool = False,
-    on_progress: Callable[[int], object] | None = None,
     damaged: dict[int, str] | None = None,
 ) -> Iterator[tuple[int, str]]:
     """Yield (offset of its first byte, line without its end) of a UTF-8 file, plain or compressed (gzip, bzip2, …).
@@ -49,7 +48,6 @@ def located_lines(
     :class:`TextFile`.
 
     Args:
-        on_progress: Called with the number of bytes read from the file since the last call.
         damaged: If given, a line that is not UTF-8 or too long is yielded as an empty one, with the reason stored
             here under its number (from 1), instead of being an error.
 
@@ -71,7 +69,7 @@ def located_lines(
             disable=None if progress else True,  # None: off unless stderr is a terminal
         )
         with bar:
-            for start, view in LineBlocks(path, on_progress=on_progress or bar.update):
+            for start, view in LineBlocks(path, on_progress=bar.update):
                 offset, block = start, bytes(view)
                 for raw in block.removesuffix(b"\n").split(b"\n"):
                     number += 1

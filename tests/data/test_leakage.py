@@ -1,4 +1,4 @@
-"""Leakage compared to lists, for conversations and pairs."""
+"""Leakage compared to lists, for conversations and pairs, and replies that are copies of training targets."""
 
 import tempfile
 from collections.abc import Sequence
@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from seq2seq_chat.config import Data
 from seq2seq_chat.data.corpus_file import write_conversations
 from seq2seq_chat.data.dataset import Dataset
+from seq2seq_chat.report import memorization
 from seq2seq_chat.report import scoring as leakage
 from seq2seq_chat.text.codec import Codecs
 from seq2seq_chat.text.vocabulary import TURN
@@ -68,3 +69,27 @@ def test_pairs_with_two_tokenizers(train: Any, other: Any) -> None:
     check(
         Codecs(CHARACTERS, ENGLISH), (train, other), samples, "tsv", tokenizer="character", target_tokenizer="english"
     )
+
+
+def test_copies_of_training_targets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sources are no targets; of several targets with the same tokens the first one counts; blocks of two samples."""
+    monkeypatch.setattr(memorization, "_BLOCK", 2)
+    targets = [
+        "See you in Zürich .",
+        "Call 079 555 12 34 !",
+        "Write to ada@example.com",
+        "on www.example.com",
+        "I think I know",  # the pronoun is no name
+        "Yes , at 7 .",
+        "Ask NAME at NUMBER",  # of an anonymized chat
+        "No .",
+        "no .",
+        "see you in Zürich .",
+    ]
+    path = tmp_path / "train.txt"
+    write_conversations(path, [[f"Question {number} 12345", target] for number, target in enumerate(targets)])
+    codec = make_codec("whitespace", [])
+    training = Dataset.open(path, Codecs.shared(codec), Data(train=str(path), tokenizer="whitespace"))
+    replies = [*targets, "No .", "Question 1 12345", "See you", ""]
+    assert memorization.find_copies(replies, training) == (11, 5, targets[:3])
+    assert memorization.find_copies(replies[4:9], training) == (5, 0, [])

@@ -102,6 +102,7 @@ def test_a_preparation_that_was_stopped_resumes_and_leaves_no_temporary_files(
             assert not list(Path(temporary).iterdir())
     assert list((tmp_path / "output" / ".preparing").glob("*.json"))
     assert not (tmp_path / "output" / ".preparing" / "new").exists()
+    assert (tmp_path / "output" / ".preparing").stat().st_mode & 0o777 == 0o700
     for output in ("output", "uninterrupted"):
         prepare(PrepareSettings("reddit", jobs=1), [months], tmp_path / output)
     assert contents(tmp_path / "output") == contents(tmp_path / "uninterrupted")

@@ -279,6 +279,3 @@ def test_real_films(tmp_path: Path, max_gap: float) -> None:
         tmp_path / "out",
     )
     check(tmp_path / "out", conversations)
-
-
-# ---- Cornell ---------------------------------------------------------------------------------------------------------

@@ -60,15 +60,7 @@ def test_conversations_are_not_divided_between_splits(raw: Path, tmp_path: Path)
 
 
 def test_repeatable(raw: Path, tmp_path: Path) -> None:
-    prepare(PrepareSettings("dailydialog"), [raw], tmp_path / "first")
-    prepare(PrepareSettings("dailydialog"), [raw / "one.txt", raw], tmp_path / "second")
-    prepare(PrepareSettings("dailydialog"), [raw], tmp_path / "second")
-    assert contents(tmp_path / "first") == contents(tmp_path / "second")
-    prepare(PrepareSettings("dailydialog", seed=2), [raw], tmp_path / "second")
-    assert contents(tmp_path / "first") != contents(tmp_path / "second")
-
-
-def test_repeatable_under_hash_randomization(raw: Path, tmp_path: Path) -> None:
+    """Also with other hashes of strings, inputs that are named twice, and results of an earlier preparation."""
     code = (
         "import sys; from seq2seq_chat.prepare.pipeline import prepare; "
         "from seq2seq_chat.prepare.settings import PrepareSettings; "
@@ -79,7 +71,9 @@ def test_repeatable_under_hash_randomization(raw: Path, tmp_path: Path) -> None:
         check=True,
         env={**os.environ, "PYTHONHASHSEED": "1", "PYTHONPATH": os.pathsep.join(sys.path)},
     )
-    prepare(PrepareSettings("dailydialog"), [raw], tmp_path / "second")
+    prepare(PrepareSettings("dailydialog", seed=2), [raw], tmp_path / "second")
+    assert contents(tmp_path / "first") != contents(tmp_path / "second")
+    prepare(PrepareSettings("dailydialog"), [raw / "one.txt", raw], tmp_path / "second")
     assert contents(tmp_path / "first") == contents(tmp_path / "second")
 
 
@@ -179,6 +173,20 @@ def test_small_corpora_are_split_in_smaller_blocks(
     numbers = [[int(word[1:]) for word in block] for block in blocks]
     assert all(block == list(range(block[0], block[0] + len(block))) for block in numbers)
     assert len(blocks) <= 6, "neighbors in the same split are one conversation"
+
+
+def test_a_small_corpus_is_split_by_other_shares_than_a_large_one(corpus_file: Write, tmp_path: Path) -> None:
+    """Of 8,000 utterances validation and test have 400 each; 40,000 are split as ever, and so are others on demand."""
+    conversation = " / ".join(f"w{n}" for n in range(20))
+    small, large = (corpus_file(*[conversation] * size, name=f"{size}.txt") for size in (400, 2000))
+    statistics = prepare(PrepareSettings("lines"), [small], tmp_path / "output")
+    assert [statistics[name]["utterances"] for name in ("train", "validation", "test")] == [7200, 400, 400]
+    assert "train 90 %, validation 5 %, test 5 %; of a small corpus, 1 % and 2 % would" in statistics["split"]
+    statistics = prepare(PrepareSettings("lines", split=(97, 1, 2)), [small], tmp_path / "output")
+    assert statistics["split"] == "at random: train 97 %, validation 1 %, test 2 %"
+    for split in (None, (97.0, 1.0, 2.0)):
+        prepare(PrepareSettings("lines", split=split), [large], tmp_path / f"{split}")
+    assert contents(tmp_path / "None") == contents(tmp_path / "(97.0, 1.0, 2.0)")
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 10])

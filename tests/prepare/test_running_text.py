@@ -171,6 +171,14 @@ def test_options_that_do_not_fit(source: Path, options: list[object], message: s
     assert not output.exists()
 
 
+def test_a_file_that_is_no_text_is_refused_unless_it_is_to_be_read_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text('{"text": "hello"}\n' * 20)
+    command = ("prepare", "text", tmp_path / "a.txt", "--output", tmp_path / "output")
+    assert "a.txt looks like JSON: extract the texts" in run_command(*command).error_message
+    assert not (tmp_path / "output").exists()
+    assert run_command(*command, "--as-is").status == 0
+
+
 def test_unreadable_inputs(source: Path, tmp_path: Path) -> None:
     (tmp_path / "latin1.txt").write_bytes(b"caf\xe9")
     for name, message in (("latin1.txt", "byte 3 of the text is not UTF-8"), ("missing.txt", "does not exist")):

@@ -13,6 +13,8 @@ from seq2seq_chat.prepare.split import (
     apportion,
     check_shares,
     fill_empty_splits,
+    fit_shares,
+    hold_out,
     official_splits,
     split_of,
 )
@@ -72,6 +74,26 @@ def test_apportion(count: int, shares: tuple[int, int, int], seed: int) -> None:
         assert set(sizes) == set(wanted)
         held_out = zip(SPLITS[1:], shares[1:], strict=True)
         assert all(sizes[name] - 1 <= count * share / sum(shares) for name, share in held_out)
+
+
+@pytest.mark.parametrize(
+    ("rows", "validation", "test"), [(225, 10, 10), (4000, 10, 10), (10_000, 4, 4), (30_000, 4 / 3, 2), (40_000, 1, 2)]
+)
+def test_a_small_corpus_holds_out_400_or_a_tenth(rows: int, validation: float, test: float) -> None:
+    assert fit_shares(rows) == pytest.approx((100 - validation - test, validation, test))
+
+
+@given(st.lists(st.integers(1, 60), min_size=30), st.integers(0, 5))
+def test_hold_out(sizes: list[int], seed: int) -> None:
+    """Each split has a tenth, less at most the smallest thread that is left; one that is larger is taken alone."""
+    threads, shares = {str(number): size for number, size in enumerate(sizes)}, (80, 10, 10)
+    moved = hold_out(threads, shares, seed)
+    found = {thread: moved.get(thread, split_of(thread, shares, seed)) for thread in threads}
+    left = min(size for thread, size in threads.items() if found[thread] == "train")
+    for name in SPLITS[1:]:
+        held_out = [threads[thread] for thread, split in found.items() if split == name]
+        assert len(held_out) == 1 or sum(held_out) <= sum(sizes) / 10
+        assert sum(held_out) > sum(sizes) / 10 - left
 
 
 @pytest.mark.parametrize(

@@ -88,6 +88,11 @@ def test_nothing_or_everything_leaks(cli: Cli, run_copy: Path, mixed: Any, corpo
     assert metrics["leaked_samples"] == metrics["leaked_targets"] == metrics["samples"] == 9
     assert metrics["without_leaked"] is None and metrics["without_leaked_targets"] is None
     assert "9 of 9 samples (100.00%)" in result.out
+    lines = Path(metrics["predictions"]).read_text(encoding="utf-8").splitlines()[1:]
+    known = {target for _, target in read_pairs(corpora / "train.txt")}
+    copied = sum(json.loads(line)["reply_tokens"] in known for line in lines)
+    assert metrics["copies"] == {"replies": copied, "private": 0, "examples": []}
+    assert f"{copied} of 9 replies ({copied / 9:.2%}) are word for word in the training corpus, 0 of" in result.out
 
 
 def test_columns_of_the_command(cli: Cli, run_copy: Path, mixed: Any, tmp_path: Path) -> None:
@@ -105,7 +110,9 @@ def test_missing_training_corpus(cli: Cli, run_copy: Path, corpora: Path, tmp_pa
     result = cli("evaluate", run_copy, "--limit", 5, "--json", tmp_path / "m.json")
     assert result.status == 0
     metrics = json.loads((tmp_path / "m.json").read_text(encoding="utf-8"))
-    assert metrics["leaked_samples"] is metrics["leaked_targets"] is metrics["without_leaked"] is None
+    assert (
+        metrics["leaked_samples"] is metrics["leaked_targets"] is metrics["without_leaked"] is metrics["copies"] is None
+    )
     assert "moved/away.txt" in metrics["leakage_error"]
     assert metrics["sent2vec_distance"] is None and "--sent2vec" in metrics["sent2vec"]
     assert metrics["bleu"] is not None

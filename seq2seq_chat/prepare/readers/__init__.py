@@ -76,7 +76,7 @@ class RawCorpus:
     check: Callable[[Any, PieceReport, Sequence[Piece]], None] = lambda settings, report, files: None
 
 
-_SHARED_MODULES = {"tweets": "lines", "dailydialog": "lines"}
+_SHARED_MODULES = dict.fromkeys(("tweets", "dailydialog", "text"), "lines")
 
 
 def find_corpus(name: str) -> RawCorpus:

@@ -11,13 +11,13 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from seq2seq_chat.data.corpus_file import END_OF_CONVERSATION, CorpusError, is_mistyped_marker
 from seq2seq_chat.prepare.readers import COMPRESSED, RawCorpus
-from seq2seq_chat.prepare.readers.chats.exports import read_text_start
 from seq2seq_chat.prepare.readers.chats.formats import find_format
+from seq2seq_chat.prepare.readers.inputs import read_text_start
 from seq2seq_chat.prepare.readers.text import ConversationWriter, records, text_lines
 from seq2seq_chat.prepare.shards import BLANK, MARKERS, UTTERANCES, Piece, ReaderSettings, Shard
 from seq2seq_chat.system.compressed import DamagedFile
@@ -186,6 +186,8 @@ def _share(lines: Sequence[str], pattern: str) -> float:
 CORPUS = RawCorpus(
     read_lines, UTTERANCES, rf".*\.txt{COMPRESSED}", ".txt or .txt.gz", settings=LinesSettings, select=ensure_lines
 )
+TEXT = replace(CORPUS, file_names=rf"(?i).*\.(txt|text|tokens|raw){COMPRESSED}", description=".txt", recursive=True)
+"""Running text, of which `prepare_text` reads the files."""
 TWEETS = RawCorpus(read_tweets, UTTERANCES, rf".*\.txt{COMPRESSED}", ".txt or .txt.gz")
 DAILYDIALOG = RawCorpus(
     read_dailydialog,

@@ -9,18 +9,18 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from seq2seq_chat.data.corpus_file import BadRow, CorpusError, Pair, is_license, parallel_row
-from seq2seq_chat.system.compressed import read_start
+from seq2seq_chat.prepare.readers.inputs import START_BYTES, read_start_of
+from seq2seq_chat.prepare.shards import Piece
+from seq2seq_chat.system.compressed import DamagedFile
 from seq2seq_chat.system.lines import read_error
 
 Columns = tuple[str, str]
 """Source and target: the names of two columns, or their numbers from 1 on."""
 
 MAX_ROW_LINES = 100
-_START_BYTES = 1 << 16
 _TABLES = re.compile(r".*\.(csv|jsonl|ndjson)(\.\w+)?", re.IGNORECASE)
 _QUOTED = re.compile(r'(?:^|[\t,;])"(?:[^"]*""|[^"]*$|[^"]*"(?:[\t,;]|$))')
 _ANKI = re.compile(r"#(separator|html|columns|tags|deck|notetype|if matches|(?:tags|guid|notetype|deck) column):(.*)")
@@ -39,7 +39,7 @@ class Table(NamedTuple):
     is_html: bool
     columns: tuple[Any, Any]  # of source and target: indices, or the keys of objects
 
-    def rows(self, path: Path, lines: Iterable[str]) -> Iterator[tuple[int, Any]]:
+    def rows(self, piece: Piece, lines: Iterable[str]) -> Iterator[tuple[int, Any]]:
         """Yield (number of the line, cells, or the text if it is JSON) of each row. The lines have no line ends.
 
         Raises:
@@ -62,7 +62,7 @@ class Table(NamedTuple):
             else:
                 end = reader.line_num
             if end - start >= MAX_ROW_LINES:
-                raise CorpusError(f"{path}, line {start}: a quotation mark is not closed. Close or remove it.")
+                raise CorpusError(f"{piece}, line {start}: a quotation mark is not closed. Close or remove it.")
             if number >= self.first_row and cells:
                 yield end, cells
 
@@ -82,23 +82,28 @@ class Table(NamedTuple):
         return parallel_row(_plain(source), _plain(target)) if self.is_html else parallel_row(source, target)
 
 
-def is_table(path: Path) -> bool:
+def is_table(piece: Piece) -> bool:
     """Whether a file is named like a table."""
-    return bool(_TABLES.fullmatch(path.name))
+    return bool(_TABLES.fullmatch(piece.name))
 
 
-def find_table(path: Path, columns: Columns | None) -> Table | None:
+def start_of(piece: Piece) -> bytes:
+    """The first bytes of a file. Raises CorpusError if it cannot be read."""
+    try:
+        return read_start_of(piece)
+    except (OSError, DamagedFile) as error:
+        raise read_error(piece.path, error, CorpusError) from error
+
+
+def find_table(piece: Piece, columns: Columns | None) -> Table | None:
     """How a file is read, by how it begins; None for two columns separated by tabs, without quotation marks.
 
     Raises:
         CorpusError: The columns must be chosen or do not exist, or the file cannot be read.
     """
-    try:
-        start = read_start(path, _START_BYTES)
-    except OSError as error:
-        raise read_error(path, error, CorpusError) from error
+    start = start_of(piece)
     lines = start.decode("utf-8-sig", "replace").splitlines()
-    lines = lines[:-1] if len(start) == _START_BYTES else lines  # the last one is cut
+    lines = lines[:-1] if len(start) == START_BYTES else lines  # the last one is cut
     settings: dict[str, str] = {}
     for line in lines:
         if not (match := _ANKI.fullmatch(line)):
@@ -107,11 +112,11 @@ def find_table(path: Path, columns: Columns | None) -> Table | None:
     texts = [line for line in lines[len(settings) :] if line.strip()]
     if not texts:
         return None
-    if texts[0].lstrip().startswith("{") and is_table(path):
-        return _json_table(path, texts[0], columns)
+    if texts[0].lstrip().startswith("{") and is_table(piece):
+        return _json_table(piece, texts[0], columns)
     named = settings.get("separator", "")
-    delimiter = _ANKI_SEPARATORS.get(named.lower(), named[:1]) or (_delimiter(texts) if is_table(path) else "\t")
-    is_quoted = is_table(path) or any('""' in line and _QUOTED.search(line) for line in texts)
+    delimiter = _ANKI_SEPARATORS.get(named.lower(), named[:1]) or (_delimiter(texts) if is_table(piece) else "\t")
+    is_quoted = is_table(piece) or any('""' in line and _QUOTED.search(line) for line in texts)
     if columns is None and delimiter == "\t" and not (is_quoted or settings or _has_more_columns(texts)):
         return None
     rows = list(csv.reader((f"{text}\n" for text in texts), delimiter=delimiter, strict=False))
@@ -120,7 +125,7 @@ def find_table(path: Path, columns: Columns | None) -> Table | None:
     names = rows[0] if has_header else [str(number) for number in range(1, width + 1)]
     without_text = {int(settings[key]) - 1 for key in _NO_TEXT if settings.get(key, "").isdigit()}
     usable = [index for index in range(width) if index not in without_text]
-    chosen = _choose(path, names, usable, columns)
+    chosen = choose_columns(piece, names, usable, columns)
     return Table(delimiter, is_quoted, len(settings) + has_header, settings.get("html") == "true", chosen)
 
 
@@ -129,13 +134,13 @@ def _has_more_columns(lines: list[str]) -> bool:
     return sum(line.count("\t") > 1 and not is_license(line.split("\t")[2]) for line in lines) > len(lines) / 2
 
 
-def _json_table(path: Path, line: str, columns: Columns | None) -> Table:
+def _json_table(piece: Piece, line: str, columns: Columns | None) -> Table:
     try:
         found = _flat(json.loads(line))
     except (ValueError, RecursionError) as error:
-        raise CorpusError(f"{path}: its first line is not a JSON object ({error}).") from None
+        raise CorpusError(f"{piece}: its first line is not a JSON object ({error}).") from None
     names = [name for name, value in found.items() if isinstance(value, str)]
-    first, second = _choose(path, names, range(len(names)), columns)
+    first, second = choose_columns(piece, names, range(len(names)), columns)
     return Table("", False, 0, False, (names[first], names[second]))
 
 
@@ -148,14 +153,14 @@ def _flat(value: Any) -> dict[str, Any]:
     return value
 
 
-def _choose(path: Path, names: list[str], usable: Iterable[int], columns: Columns | None) -> tuple[int, int]:
+def choose_columns(piece: Piece, names: list[str], usable: Iterable[int], columns: Columns | None) -> tuple[int, int]:
     """The indices of two columns. Raises CorpusError."""
     usable = list(usable)
     if columns is None:
         if len(usable) != 2:
             listed = ", ".join(names[index] for index in usable)
             raise CorpusError(
-                f"{path} has {len(usable)} columns with text ({listed}). Choose source and target by name or number, "
+                f"{piece} has {len(usable)} columns with text ({listed}). Choose source and target by name or number, "
                 "such as --columns 2,3."
             )
         return usable[0], usable[1]
@@ -166,7 +171,7 @@ def _choose(path: Path, names: list[str], usable: Iterable[int], columns: Column
         elif column.isdigit() and 1 <= int(column) <= len(names):
             indices.append(int(column) - 1)
         else:
-            raise CorpusError(f"{path} has no column {column}; its columns are {', '.join(names)}.")
+            raise CorpusError(f"{piece} has no column {column}; its columns are {', '.join(names)}.")
     return indices[0], indices[1]
 
 

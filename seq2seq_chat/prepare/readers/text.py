@@ -6,12 +6,13 @@ An invalid line is counted as damage and skipped.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from seq2seq_chat.data.corpus_file import CorpusError
+from seq2seq_chat.prepare.readers.inputs import PieceLines
 from seq2seq_chat.prepare.shards import INCOMPLETE_PAIR, Piece, ReaderSettings, Shard
 from seq2seq_chat.prepare.tokenizing import tokenize
-from seq2seq_chat.system.compressed import DamagedFile, LineBlocks
+from seq2seq_chat.system.compressed import DamagedFile
 from seq2seq_chat.system.lines import MAX_LINE_BYTES, TOO_LONG, UTF16_REMEDY, is_utf16
 
 BLOCK_UTTERANCES = 100
@@ -82,7 +83,8 @@ def records(piece: Piece, shard: Shard, *, legacy: bool = False) -> Iterator[tup
 def text_lines(piece: Piece, shard: Shard, *, legacy: bool = False) -> Iterator[tuple[int, str]]:
     """Yield the lines of a piece of text, numbered from 1.
 
-    Lines end at a line feed, with or without a carriage return; a byte order mark at the start is dropped. A line that
+    Lines end at a line feed, with or without a carriage return, or at carriage returns alone; a byte order mark at the
+    start is dropped. A line that
     is not UTF-8 or too long is skipped: it is a damaged record.
 
     Args:
@@ -94,22 +96,37 @@ def text_lines(piece: Piece, shard: Shard, *, legacy: bool = False) -> Iterator[
     """
     number = 0
     try:
-        for _, block in LineBlocks(piece.path, piece.start, piece.end, shard.add_bytes):
-            content = bytes(block)
-            if number == piece.start == 0:
-                if is_utf16(content):
-                    raise CorpusError(f"{piece.path} {UTF16_REMEDY}")
-                content = content.removeprefix(b"\xef\xbb\xbf")
-            for raw in content.removesuffix(b"\n").split(b"\n"):
-                number += 1
-                line, damage = _decode(raw, legacy)
-                if damage:
-                    shard.piece.records += 1
-                    shard.add_damage(line_position(piece, number), damage)
-                else:
-                    yield number, line.removesuffix("\r")
+        for number, line, damage in decoded_lines(piece, shard.add_bytes, legacy=legacy):
+            if damage:
+                shard.piece.records += 1
+                shard.add_damage(line_position(piece, number), damage)
+            else:
+                yield number, line
     except DamagedFile as error:
         shard.add_damage(f"after {line_position(piece, number)}", str(error), incomplete=True)
+
+
+def decoded_lines(
+    piece: Piece, on_progress: Callable[[int], object], *, legacy: bool = False
+) -> Iterator[tuple[int, str, str | None]]:
+    """Yield (number from 1, line, what is wrong with it, if anything) of a piece, see ``text_lines``.
+
+    Raises:
+        CorpusError: The file is UTF-16.
+        DamagedFile: The rest of the file cannot be read.
+        OSError: The file cannot be opened.
+    """
+    number = 0
+    for _, block in PieceLines(piece, on_progress):
+        content = bytes(block)
+        if number == piece.start == 0:
+            if is_utf16(content):
+                raise CorpusError(f"{piece} {UTF16_REMEDY}")
+            content = content.removeprefix(b"\xef\xbb\xbf")
+        for raw in content.removesuffix(b"\n").split(b"\n"):
+            number += 1
+            line, damage = _decode(raw, legacy)
+            yield number, line.removesuffix("\r"), damage
 
 
 def _decode(raw: bytes, legacy: bool) -> tuple[str, str | None]:

@@ -61,6 +61,15 @@ CHAT = chat(
 )
 
 
+def test_only_the_owner_reads_prepared_chats(prepare: Prepare, tmp_path: Path) -> None:
+    (tmp_path / "chat.txt").write_text(CHAT)
+    assert prepare(tmp_path / "chat.txt").exit_code == 0
+    modes = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "out").iterdir()}
+    assert modes.pop("experiment.json") & 0o600 == 0o600  # has no text
+    assert modes.pop("train.txt") == 0o600
+    assert set(modes.values()) == {0o600}
+
+
 @pytest.mark.parametrize(
     ("options", "expected", "left_out"),
     [

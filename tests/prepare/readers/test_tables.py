@@ -1,14 +1,45 @@
-"""Pairs in tables as programs save them, read as they are."""
+"""Pairs in tables, translation memories and archives as programs save them, read as they are."""
 
 from __future__ import annotations
 
 import csv
+import gzip
 import json
+import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import Cli
+
+Prepare = Callable[..., list[tuple[str, ...]]]
+
+
+@pytest.fixture
+def prepare(cli: Cli, tmp_path: Path) -> Prepare:
+    """``prepare(path, …)``: the pairs that `prepare pairs` makes of a file, with further options."""
+
+    def run(path: Path, *options: object) -> list[tuple[str, ...]]:
+        result = cli("prepare", "pairs", path, "--output", tmp_path / "out", "--split", "100,0,0", *options)
+        assert result.status == 0, result
+        lines = (tmp_path / "out" / "train.tsv").read_text("utf-8").splitlines()
+        return [tuple(line.split("\t")) for line in lines]
+
+    return run
+
+
+@pytest.fixture
+def refuse(cli: Cli, tmp_path: Path) -> Callable[..., str]:
+    """``refuse(path, …)``: the error of `prepare pairs`."""
+
+    def run(path: Path, *options: object) -> str:
+        result = cli("prepare", "pairs", path, "--output", tmp_path / "out", *options)
+        assert result.status == 2
+        return result.err
+
+    return run
+
 
 PAIRS = [(f"This is number {n}.", f'Voici "{n}", le nombre ;') for n in range(30)]
 
@@ -32,50 +63,103 @@ def saved(folder: Path, kind: str) -> Path:
 
 
 @pytest.mark.parametrize("kind", ["json", "anki", "csv", "semicolons", "spreadsheet"])
-def test_tables(cli: Cli, tmp_path: Path, kind: str) -> None:
-    command = ("prepare", "pairs", saved(tmp_path, kind), "--output", tmp_path / "out", "--split", "100,0,0")
-    result = cli(*command, "--tokenizer", "whitespace")
-    assert result.status == 0, result
-    rows = [tuple(line.split("\t")) for line in (tmp_path / "out" / "train.tsv").read_text("utf-8").splitlines()]
-    assert rows == PAIRS
+def test_tables(prepare: Prepare, tmp_path: Path, kind: str) -> None:
+    assert prepare(saved(tmp_path, kind), "--tokenizer", "whitespace") == PAIRS
 
 
-def test_line_breaks_in_cells(cli: Cli, tmp_path: Path) -> None:
+def test_line_breaks_in_cells(prepare: Prepare, tmp_path: Path) -> None:
     with open(tmp_path / "x.csv", "w", encoding="utf-8", newline="") as file:
         csv.writer(file).writerows([("a b", "c\nd"), *PAIRS])
-    command = ("prepare", "pairs", tmp_path / "x.csv", "--output", tmp_path / "out", "--split", "100,0,0")
-    assert cli(*command, "--tokenizer", "whitespace").status == 0
-    assert (tmp_path / "out" / "train.tsv").read_text("utf-8").splitlines()[0] == "a b\tc d"
+    assert prepare(tmp_path / "x.csv")[0] == ("a b", "c d")
 
 
-def test_a_quotation_mark_that_is_not_closed_is_refused(cli: Cli, tmp_path: Path) -> None:
+def test_a_quotation_mark_that_is_not_closed_is_refused(refuse: Callable[..., str], tmp_path: Path) -> None:
     """Its cell would have the rest of the file."""
     rows = ["a b,c d", '"e f,g h', *["this is a longer row,and its other side"] * 5000]
     (tmp_path / "x.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
-    result = cli("prepare", "pairs", tmp_path / "x.csv", "--output", tmp_path / "out")
-    assert result.status == 2 and "x.csv, line 2: a quotation mark is not closed" in result.err
+    assert "x.csv, line 2: a quotation mark is not closed" in refuse(tmp_path / "x.csv")
 
 
-def test_columns_are_chosen(cli: Cli, tmp_path: Path) -> None:
+def test_columns_are_chosen(prepare: Prepare, refuse: Callable[..., str], tmp_path: Path) -> None:
     rows = [("id", "note", "de", "en"), *((str(n), "x y", *pair) for n, pair in enumerate(PAIRS))]
     with open(tmp_path / "x.csv", "w", encoding="utf-8", newline="") as file:
         csv.writer(file).writerows(rows)
     (tmp_path / "x.tsv").write_text("".join(f"{a}\t{b}\tthird\n" for a, b in PAIRS), encoding="utf-8")
-    options = ("--output", tmp_path / "out", "--split", "100,0,0", "--tokenizer", "whitespace")
-    refused = cli("prepare", "pairs", tmp_path / "x.csv", *options)
-    assert refused.status == 2
-    assert "has 4 columns with text (id, note, de, en)" in refused.err and "--columns 2,3" in refused.err
-    assert "has 3 columns with text (1, 2, 3)" in cli("prepare", "pairs", tmp_path / "x.tsv", *options).err
-    wrong = cli("prepare", "pairs", tmp_path / "x.csv", *options, "--columns", "de,it")
-    assert "has no column it; its columns are id, note, de, en" in wrong.err
-    assert "does not name two columns" in cli("prepare", "pairs", tmp_path / "x.csv", *options, "--columns", "2").err
+    refused = refuse(tmp_path / "x.csv")
+    assert "has 4 columns with text (id, note, de, en)" in refused and "--columns 2,3" in refused
+    assert "has 3 columns with text (1, 2, 3)" in refuse(tmp_path / "x.tsv")
+    wrong = refuse(tmp_path / "x.csv", "--columns", "de,it")
+    assert "has no column it; its columns are id, note, de, en" in wrong
+    assert "does not name two columns" in refuse(tmp_path / "x.csv", "--columns", "2")
     for file, columns in (("x.csv", "de,en"), ("x.csv", "3,4"), ("x.tsv", "1,2")):
-        assert cli("prepare", "pairs", tmp_path / file, *options, "--columns", columns).status == 0
-        lines = (tmp_path / "out" / "train.tsv").read_text("utf-8").splitlines()
-        assert [tuple(line.split("\t")) for line in lines] == PAIRS
+        assert prepare(tmp_path / file, "--columns", columns) == PAIRS
 
 
-def test_an_archive_is_refused(cli: Cli, tmp_path: Path) -> None:
+def test_a_damaged_archive_is_refused(refuse: Callable[..., str], tmp_path: Path) -> None:
     (tmp_path / "fra-eng.zip").write_bytes(b"PK\x03\x04" + bytes(100))
-    result = cli("prepare", "pairs", tmp_path / "fra-eng.zip", "--output", tmp_path / "out")
-    assert result.status == 2 and "is a ZIP archive. Unpack it" in result.err
+    assert "fra-eng.zip is a damaged ZIP archive" in refuse(tmp_path / "fra-eng.zip")
+
+
+TMX = """<?xml version="1.0"?><!DOCTYPE tmx SYSTEM "tmx14.dtd"><!-- a memory -->
+<tmx version="1.4"><header srclang="en"/><body>
+<tu><tuv xml:lang="en-US"><seg>A <bpt i="1">&lt;b&gt;</bpt>big<ept i="1">&lt;/b&gt;</ept>
+ &amp; <hi>red</hi> car</seg></tuv><tuv xml:lang="FR"><seg>une <!-- grosse -->auto</seg></tuv></tu>
+<tu><tuv xml:lang="en-us"><seg>only English</seg></tuv></tu>
+<tu><tuv lang="fr"><seg>oui</seg></tuv><tuv lang="en-us"><seg>yes</seg></tuv></tu>{}</body></tmx>"""
+THIRD = '<tu><tuv xml:lang="de"><seg>ja</seg></tuv></tu>'
+XLIFF_1 = """<xliff version="1.2" xmlns="urn:oasis:names:tc:xliff:document:1.2"><file source-language="en"
+ target-language="fr"><body><trans-unit id="1"><source>A <g id="1">big</g> <x id="2"/>&amp; red car</source>
+ <target>une <ph id="3">%s</ph>auto</target><alt-trans><source>no</source><target>non</target></alt-trans></trans-unit>
+ <group><trans-unit id="2"><source>only English</source></trans-unit><trans-unit id="3"><source>yes</source>
+ <target>oui</target></trans-unit></group></body></file></xliff>"""
+XLIFF_2 = """<xliff version="2.0" xmlns="urn:oasis:names:tc:xliff:document:2.0" srcLang="en" trgLang="fr"><file id="f">
+ <unit id="1"><segment><source>A <pc id="1">big</pc> &amp; red car</source><target>une <ph id="2"/>auto</target>
+ </segment><segment><source>only English</source></segment><segment><source>yes</source><target>oui</target>
+ </segment></unit></file></xliff>"""
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "columns"),
+    [
+        ("a.tmx", TMX.format(""), None),
+        ("a.tmx.gz", TMX.format(""), "fr,en"),
+        ("utf16.tmx", TMX.format(THIRD).replace("?>", ' encoding="utf-16"?>', 1), "EN,fr"),
+        ("a.xlf", XLIFF_1, None),
+        ("b.xlf", XLIFF_2, "fr,en"),
+    ],
+)
+def test_translation_memories(prepare: Prepare, tmp_path: Path, name: str, text: str, columns: str | None) -> None:
+    content = text.encode("utf-16" if "utf16" in name else "utf-8")
+    (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    options = ["--columns", columns] if columns else []
+    rows = [("A big & red car", "une auto"), ("yes", "oui")]
+    assert prepare(tmp_path / name, *options) == ([row[::-1] for row in rows] if columns == "fr,en" else rows)
+    left_out = json.loads((tmp_path / "out" / "statistics.json").read_text())["reading"]["left_out"]
+    assert left_out == {"without one of the two languages": 1 + (THIRD in text)}
+
+
+def test_languages_are_asked_for_and_truncated_memories_are_damage(refuse: Callable[..., str], tmp_path: Path) -> None:
+    path = tmp_path / "a.tmx"
+    path.write_text(TMX.format(THIRD))
+    assert "a.tmx has 3 columns with text (en-us, fr, de). Choose source and" in refuse(path)
+    path.write_text(TMX.format("")[:-20])
+    assert "a.tmx, after unit 2: " in refuse(path)
+
+
+@pytest.mark.parametrize(("columns", "order"), [(None, 1), ("fr,en", -1)])
+def test_an_archive_of_parallel_files(prepare: Prepare, tmp_path: Path, columns: str | None, order: int) -> None:
+    """As OPUS distributes them; one file has the line ends of Windows, the other of an old Macintosh."""
+    with zipfile.ZipFile(tmp_path / "en-fr.txt.zip", "w") as archive:
+        archive.writestr("Books.en-fr.fr", "".join(f"{target}\r" for _, target in PAIRS))
+        archive.writestr("Books.en-fr.en", "".join(f"{source}\r\n" for source, _ in PAIRS))
+        for name in ("README", "LICENSE", "Books.en-fr.ids"):
+            archive.writestr(name, "a\tb\n")
+    options = ["--columns", columns] if columns else []
+    assert prepare(tmp_path / "en-fr.txt.zip", *options) == [pair[::order] for pair in PAIRS]
+
+
+def test_an_archive_of_a_table(prepare: Prepare, tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "fra-eng.zip", "w") as archive:
+        archive.writestr("_about.txt", "by Tatoeba\n")
+        archive.writestr("fra.txt", "".join("\t".join(pair) + "\tCC-BY 2.0\n" for pair in PAIRS))
+    assert prepare(tmp_path / "fra-eng.zip") == PAIRS

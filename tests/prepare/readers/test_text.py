@@ -21,7 +21,7 @@ from seq2seq_chat.prepare.readers.lines import find_separator, other_format
 from seq2seq_chat.prepare.settings import PrepareSettings
 from seq2seq_chat.prepare.shards import TaskReport
 from seq2seq_chat.prepare.workers import read_tasks
-from tests.conftest import Cli
+from tests.conftest import Cli, run_command
 
 Write = Callable[..., Path]
 Read = Callable[..., tuple[list[list[str]], TaskReport]]
@@ -59,6 +59,17 @@ COMPRESSORS = [
     lzma.compress,
     zstandard.ZstdCompressor(write_checksum=True).compress,
 ]
+
+
+@pytest.mark.parametrize("corpus", ["lines", "tweets", "text"])
+def test_carriage_returns_alone_end_lines(corpus: str, tmp_path: Path) -> None:
+    lines = [f"Line number {number}" for number in range(60)]
+    for name, end in (("old", "\r"), ("new", "\n")):
+        (tmp_path / f"{name}.txt").write_text(end.join([*lines, ""]), newline="")
+        result = run_command("prepare", corpus, tmp_path / f"{name}.txt", "--output", tmp_path / name)
+        assert result.status == 0, result
+    for name in ("train", "validation", "test"):
+        assert (tmp_path / "old" / f"{name}.txt").read_text() == (tmp_path / "new" / f"{name}.txt").read_text() != ""
 
 
 @pytest.mark.parametrize("compress", COMPRESSORS)

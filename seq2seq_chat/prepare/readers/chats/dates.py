@@ -16,8 +16,64 @@ from seq2seq_chat.data.corpus_file import CorpusError
 DateOrder = Literal["dmy", "mdy", "ymd"]
 """The order of day, month and year."""
 
-_CLOCK = r"\d{1,2}[:.]\d{2}(?:[:.]\d{2})?"
-_DATE = r"\d{1,4}[^\d\n:]{1,4}\d{1,2}[^\d\n:]{1,4}\d{1,4}"
+_MONTHS = {
+    name: month
+    for names in (  # how they begin, in the languages that write dates with names; accents as written
+        "jan feb mar apr may jun jul aug sep oct nov dec",  # English
+        "jan feb mär apr mai juni juli aug sept okt nov dez",  # German
+        "janv fév mars avr mai juin juil aoû sept oct nov déc",  # French
+        "ene feb mar abr may jun jul ago sep oct nov dic",  # Spanish
+        "gen feb mar apr mag giu lug ago set ott nov dic",  # Italian
+        "jan fev mar abr mai jun jul ago set out nov dez",  # Portuguese
+        "gen febr març abr maig juny jul ag set oct nov des",  # Catalan
+        "xan feb mar abr mai xuñ xul ago set out nov dec",  # Galician
+        "urt ots mar api mai eka uzt abu ira urr aza abe",  # Basque
+        "ian feb mar apr mai iun iul aug sept oct noi dec",  # Romanian
+        "jan feb mrt apr mei jun jul agu sep okt nov des",  # Dutch, Indonesian, Norwegian
+        "jan feb maa apr maj jun jul aug sep okt nov dec",  # Dutch, Danish, Swedish
+        "jan feb mac apr mei jun jul ogo sep okt nov dis",  # Malay
+        "tammi helmi maalis huhti touko kesä heinä elo syys loka marras joulu",  # Finnish
+        "jan febr már ápr máj jún júl aug szept okt nov dec",  # Hungarian, Slovak
+        "sty lut mar kwi maj cze lip sie wrz paź lis gru",  # Polish
+        "led úno bře dub kvě čvn čvc srp zář říj lis pro",  # Czech
+        "led úno bře dub kvě června července srp zář říj lis pro",
+        "jan shk mar pri maj qer korr gush sht tet nën dhj",  # Albanian
+        "oca şub mar nis may haz tem ağu eyl eki kas ara",  # Turkish
+        "янв фев мар апр мая июн июл авг сен окт ноя дек",  # Russian
+        "яну фев мар апр май юни юли авг сеп окт ное дек",  # Bulgarian
+        "січ лют бер кві тра чер лип сер вер жов лис гру",  # Ukrainian
+        "ιαν φεβ μαρ απρ μαΐ ιουν ιουλ αυγ σεπ οκτ νοε δεκ",  # Greek
+        "ιαν φεβ μάρ απρ μάι ιούν ιούλ αύγ σεπ οκτ νοέ δεκ",
+    )
+    for month, name in enumerate(names.split(), start=1)
+}
+_HALVES = (  # of the day, before and after noon, as regular expressions
+    (r"a\W{0,3}m\b", r"p\W{0,3}m\b"),  # English, Spanish, Portuguese, …
+    ("오전", "오후"),
+    ("上午|午前|凌晨|早上|清晨", "下午|午後|晚上|傍晚|中午"),  # Chinese, Japanese
+    ("ص", "م"),  # Arabic
+    (r"π\W?μ", r"μ\W?μ"),  # Greek
+    (r"öö\b", r"ös\b"),  # Turkish
+    ("dop", "odp"),  # Czech
+    (r"de\.", r"du\."),  # Hungarian
+    (r"\bf\.?m\b", r"\be\.?m\b"),  # Swedish
+    ("vorm", "nachm"),  # German
+    ("पूर्वाह्न", "अपराह्न"),  # Hindi
+    (r"\bpg\b", "ptg"),  # Malay
+    (r"\bsa\b", r"\bch\b"),  # Vietnamese
+    (r"ap\b", r"ip\b"),  # Finnish
+    (r"\bp\W?d\b", r"\bm\W?d\b"),  # Albanian
+    ("முற்பகல்|மு\\.ப", "பிற்பகல்|பி\\.ப"),  # Tamil
+)
+_MORNING, _AFTERNOON = (re.compile("|".join(markers), re.IGNORECASE) for markers in zip(*_HALVES, strict=True))
+
+_MONTH = f"(?i:{'|'.join(sorted(_MONTHS, key=len, reverse=True))})"
+_DATE = (
+    r"(?:\d{1,4}[^\d\n:]{1,4}\d{1,2}[^\d\n:]{1,4}\d{1,4}"
+    rf"|\d{{1,4}}[^\d\n:]{{1,8}}?{_MONTH}[^\W\d_]*[^\d\n:]{{1,8}}\d{{1,4}}"  # 5 mars 2023, 2023(e)ko mar. 5(a)
+    r"|[^\W\d_]{3,12}[. ]{1,2}\d{1,2}, \d{4})"  # Mar 5, 2023
+)
+_CLOCK = r"\d{1,2}(?:[:.]|\s?h\s?)\d{2}(?:(?:[:.]|\smin\s)\d{2})?"
 STAMP = rf"(?:{_DATE}[^\d\n:]{{1,14}}?{_CLOCK}|{_CLOCK}[^\d\n:]{{1,12}}?{_DATE})[^\d\n:\]\[]{{0,14}}?"
 """A date and a time as a regular expression, in most languages."""
 
@@ -25,15 +81,8 @@ DATE = re.compile(_DATE)
 """A date at the start of a stamp."""
 
 _NUMBERS = re.compile(r"\d+")
+_NAMED_DATE = re.compile(rf"(?:\d{{1,4}}[^\d\n:]{{1,8}}?)?({_MONTH})[^\W\d_]*[^\d\n:]{{1,8}}\d{{1,4}}(?:, \d{{4}})?")
 _CLOCK_FIRST = re.compile(r"\D*\d{1,2}:")
-_AFTERNOON = re.compile(
-    r"p\W{0,3}m\b|오후|下午|午後|晚上|傍晚|中午|م|μ\W?μ|ös\b|odp|du\.|\be\.?m\b|nachm|अपराह्न|ptg|\bch\b|ip\b",
-    re.IGNORECASE,
-)
-_MORNING = re.compile(
-    r"a\W{0,3}m\b|오전|上午|午前|凌晨|早上|清晨|ص|π\W?μ|öö\b|dop|de\.|\bf\.?m\b|vorm|पूर्वाह्न|\bpg\b|\bsa\b|ap\b",
-    re.IGNORECASE,
-)
 _BUDDHIST_YEARS = 543
 _YEARS = range(1990, 2100)  # of chats
 _EPOCH = datetime(1970, 1, 1)
@@ -78,7 +127,8 @@ def date_fields(stamp: str) -> Fields | None:
 
 
 def to_date(fields: Fields, order: DateOrder) -> date | None:
-    """The date that the numbers mean in an order, or None if there is none."""
+    """The date that the numbers mean in an order, or None if there is none; four digits at the start are the year."""
+    order = "ymd" if fields[0] > 999 else order
     year, month, day = (fields[order.index(name)] for name in "ymd")
     year += 2000 if year < 100 else 0
     try:
@@ -100,13 +150,17 @@ class Clock:
     """
 
     def __init__(self, stamps: Iterable[str], name: str, given: DateOrder | None = None) -> None:
-        known = list(stamps)
+        given_stamps = list(stamps)
+        known = list(map(_month_as_number, given_stamps))
+        self._has_names = known != given_stamps
         self.order: DateOrder = given or _find_order(known, name)
         self._has_halves = not known or any(_AFTERNOON.search(stamp) or _MORNING.search(stamp) for stamp in known)
         self._days: dict[tuple[int, ...], date | None] = {}
 
     def read(self, stamp: str) -> datetime | None:
         """The time of a stamp, or None if it is none in the order of the file."""
+        if self._has_names:
+            stamp = _month_as_number(stamp)
         numbers = tuple(map(int, _NUMBERS.findall(stamp)))
         fields, clock = numbers[:3], numbers[3:]
         if _CLOCK_FIRST.match(stamp):
@@ -136,16 +190,32 @@ def at(day: date, clock: Sequence[int], stamp: str) -> datetime | None:
         return None
 
 
+def _month_as_number(stamp: str) -> str:
+    """A stamp with the name of a month as one with year, month and day in numbers."""
+    match = _NAMED_DATE.search(stamp)
+    if match is None:
+        return stamp
+    first, second = _NUMBERS.findall(match[0])
+    year, day = (first, second) if len(first) == 4 else (second, first)
+    date = f"{int(year) + (2000 if len(year) < 4 else 0)}-{_MONTHS[match[1].lower()]}-{day}"
+    return stamp[: match.start()] + date + stamp[match.end() :]
+
+
 def _find_order(stamps: list[str], name: str) -> DateOrder:
-    """The order in which most of the dates are dates, and then the one in which time goes back least often."""
+    """The order in which most of the dates are dates, and then the one in which time goes back least often.
+
+    Of equals, it is the one of 23/3/13, 23/3/14 if the first number is always the same and the last one is not.
+    """
     dates = [fields for fields in map(date_fields, stamps) if fields is not None]
-    scores: dict[DateOrder, tuple[int, int]] = {}
+    scores: dict[DateOrder, tuple[int, int, bool]] = {}
+    first, _, last = map(set, zip(*dates, strict=True)) if dates else ((), (), ())
     readings: dict[DateOrder, list[date]] = {}
     orders: tuple[DateOrder, ...] = ("dmy", "mdy", "ymd")
     for order in orders:
         possible = [day for day in (to_date(fields, order) for fields in dates) if day is not None]
         days = readings[order] = [day for day in possible if day.year in _YEARS]
-        scores[order] = len(days), -sum(later < earlier for earlier, later in pairwise(days))
+        is_year_first = order == "ymd" and len(first) == 1 < len(last)
+        scores[order] = len(days), -sum(later < earlier for earlier, later in pairwise(days)), is_year_first
     best = max(orders, key=lambda order: scores[order])  # the first of equals
     is_tie = scores["dmy"] == scores["mdy"] and readings["dmy"] != readings["mdy"]
     if best == "dmy" and len(dates) > 1 and is_tie and "/" in stamps[0]:  # only with / do some write the month first

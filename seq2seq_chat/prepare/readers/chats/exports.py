@@ -10,7 +10,6 @@ import re
 import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -18,26 +17,25 @@ from typing import Any
 import ijson
 
 from seq2seq_chat.data.corpus_file import CorpusError
-from seq2seq_chat.prepare.readers import ZIP_ERRORS, archive_members, open_archive, single_file
+from seq2seq_chat.prepare.readers import archive_members, open_archive, single_file
 from seq2seq_chat.prepare.readers.chats.dates import DateOrder
 from seq2seq_chat.prepare.readers.chats.formats import ChatFormat, Message, chat_formats, find_format
+from seq2seq_chat.prepare.readers.inputs import (
+    find_encoding,
+    open_piece,
+    read_start_of,
+    read_text_start,
+    safe_members,
+)
 from seq2seq_chat.prepare.shards import Piece
-from seq2seq_chat.system.compressed import DamagedFile, ReadInto, open_decompressed, read_start
+from seq2seq_chat.system.compressed import DamagedFile
 
 logger = logging.getLogger(__name__)
 
 SUFFIXES = r"\.(txt|json|jsonl|csv|xml|srt|vtt)"
 """The end of the names of files that may be chats, as a regular expression."""
 
-_START_BYTES = 1 << 16  # by which a format is recognized
-_MAX_EXPANSION = 500  # an archive that grows more is an attack: text shrinks to a tenth
-_MIN_SUSPICIOUS_BYTES = 1 << 20
 _SHOWN_LINES = 3
-_MARKS = (  # byte order marks
-    (codecs.BOM_UTF8, "utf-8-sig"),
-    (codecs.BOM_UTF16_LE, "utf-16"),
-    (codecs.BOM_UTF16_BE, "utf-16"),
-)
 
 
 @dataclass
@@ -70,7 +68,7 @@ class Export:
         """
         for piece in self.pieces:
             with open_piece(piece, self.on_progress if progress else lambda size: None) as file:
-                text = io.TextIOWrapper(file, find_encoding(_peek(piece)), "surrogateescape")
+                text = io.TextIOWrapper(file, find_encoding(read_start_of(piece)), "surrogateescape")
                 for line in text:
                     yield line.removesuffix("\n")
 
@@ -118,80 +116,6 @@ class Export:
         return replace(self, pieces=[replace(piece, member=member)]) if known else None
 
 
-class _Stream(io.RawIOBase):
-    """A file that a function reads into buffers, like those of ``open_decompressed``."""
-
-    def __init__(self, read_into: ReadInto, on_progress: Callable[[int], object]) -> None:
-        self._read_into, self._on_progress = read_into, on_progress
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        while (result := self._read_into(memoryview(buffer))) is not None:
-            filled, consumed = result
-            self._on_progress(consumed)
-            if filled:
-                return filled
-        return 0
-
-
-@contextmanager
-def open_piece(
-    piece: Piece, on_progress: Callable[[int], object] = lambda size: None
-) -> Iterator[io.BufferedReader[Any]]:
-    """Open a file or a member of an archive, decompressed. Raises DamagedFile, OSError."""
-    opened = open_decompressed(piece.path) if piece.member is None else _open_member(piece.path, piece.member)
-    with opened as read_into, io.BufferedReader(_Stream(read_into, on_progress), 1 << 18) as file:
-        yield file
-
-
-@contextmanager
-def _open_member(path: Path, name: str) -> Iterator[ReadInto]:
-    """The same as ``open_decompressed`` for a member of an archive; no progress is reported."""
-
-    def read_into(buffer: memoryview) -> tuple[int, int] | None:
-        with _decompressing():
-            filled = member.readinto(buffer)
-        return (filled, 0) if filled else None
-
-    with _decompressing():
-        member: Any = open_archive(path).open(name)
-    with member:
-        yield read_into
-
-
-@contextmanager
-def _decompressing() -> Iterator[None]:
-    try:
-        yield
-    except ZIP_ERRORS as error:
-        raise DamagedFile(f"could not be decompressed: {error}") from error
-
-
-def _peek(piece: Piece) -> bytes:
-    if piece.member is None:
-        return read_start(piece.path, _START_BYTES)
-    with open_piece(piece) as file:
-        return file.read(_START_BYTES)
-
-
-def read_text_start(piece: Piece) -> str:
-    """The text at the start of a file. Raises DamagedFile, OSError."""
-    start = _peek(piece)
-    return start.decode(find_encoding(start), "replace").replace("\r\n", "\n")
-
-
-def find_encoding(start: bytes) -> str:
-    """The encoding of a text that begins like this: UTF-8 and UTF-16 with a mark, else UTF-8 or Windows-1252."""
-    for mark, name in _MARKS:
-        if start.startswith(mark):
-            return name
-    text = start.decode("utf-8", "replace")
-    damaged = text.count("\ufffd") - 1  # the last character may be incomplete
-    return "cp1252" if damaged > len(re.findall(r"[^\x00-\x7f\ufffd]", text)) else "utf-8"
-
-
 def expand_archive(path: Path) -> list[Piece]:
     """The members of a ZIP archive that may be chats, or the file itself.
 
@@ -201,14 +125,7 @@ def expand_archive(path: Path) -> list[Piece]:
     """
     if not zipfile.is_zipfile(path):
         return single_file(path)
-    with zipfile.ZipFile(path) as archive:
-        members = archive.infolist()
-    for info in members:
-        if info.file_size > max(_MIN_SUSPICIOUS_BYTES, _MAX_EXPANSION * info.compress_size):
-            raise CorpusError(
-                f"{path}: {info.filename} would grow to more than {_MAX_EXPANSION} times its size, which no chat does. "
-                "Unpack the archive if you trust it."
-            )
+    members = safe_members(path)
     pieces = archive_members(path, rf"(?is)(?!.*__MACOSX)(.*/)?(?!\.)[^/]*{SUFFIXES}")
     if not pieces:
         nested = any(info.filename.endswith((".zip", ".tar", ".gz", ".rar", ".7z")) for info in members)

@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from lxml import etree
-
 from seq2seq_chat.prepare.readers.chats.dates import from_milliseconds
-from seq2seq_chat.prepare.readers.chats.exports import Export, open_piece
+from seq2seq_chat.prepare.readers.chats.exports import Export
 from seq2seq_chat.prepare.readers.chats.formats import ME, ChatFormat, Message
+from seq2seq_chat.prepare.readers.inputs import open_piece
+from seq2seq_chat.prepare.readers.memories import iterate_elements
 from seq2seq_chat.system.compressed import DamagedFile
 
 _START = re.compile(r"\s*(?:<\?xml[^>]*>|<!--.*?-->|\s)*<smses\b", re.DOTALL)
@@ -46,13 +46,8 @@ def _character(match: re.Match[bytes]) -> bytes:
 def _read(export: Export) -> Iterator[Message | str]:
     with open_piece(export.pieces[0], export.on_progress) as stream:
         file = _WithoutSurrogates(stream)
-        # Characters that XML does not allow are skipped; attacks by entities are not expanded.
-        options: dict[str, Any] = {"recover": True, "huge_tree": True, "resolve_entities": False, "no_network": True}
-        for _, element in etree.iterparse(file, tag=("sms", "mms"), **options):
-            yield _message(element)
-            element.clear()
-            while element.getprevious() is not None:
-                del element.getparent()[0]
+        # Characters that XML does not allow are skipped.
+        yield from map(_message, iterate_elements(file, "sms", "mms", recover=True, huge_tree=True))
     if b"</smses>" not in file.end:
         raise DamagedFile("the XML ends early")
 
