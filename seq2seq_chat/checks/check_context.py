@@ -21,7 +21,9 @@ from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.text.codec import Codecs
 from seq2seq_chat.text.tokenizers import Tokenizers
 from seq2seq_chat.text.vocabulary import SPECIAL_WORDS, Vocabulary
+from seq2seq_chat.training.distribution import SINGLE_DEVICE
 from seq2seq_chat.training.language_model import LanguageModelSetup
+from seq2seq_chat.training.learner import Learner, build_learner, training_batches
 
 SAMPLE_CORPUS = str(bundled_conversations())
 PROBED_SAMPLES = 1000  # read to verify that a corpus is readable
@@ -170,6 +172,14 @@ class CheckContext:
 
         codecs = Codecs.of_words(Vocabulary([*SPECIAL_WORDS, *words]))
         return self.write_corpus(name, [(utterance(), utterance()) for _ in range(samples)], codecs), codecs
+
+
+def learner_of(config: Config, codecs: Codecs, corpus: Dataset | None = None) -> Learner[Any]:
+    """The learner of an experiment on one device; ``corpus``: in place of the whole configured one, for samples."""
+    if config.task == "language_model":
+        return LanguageModelSetup(config, codecs).build_learner(SINGLE_DEVICE)
+    corpus = corpus or Dataset.open(config.data.train, codecs, config.data)
+    return build_learner(config, codecs, training_batches(config, codecs, corpus))
 
 
 def scale_weights(model: Seq2Seq) -> None:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from seq2seq_chat.architecture.variables import WORD_VARIABLES
-from seq2seq_chat.checks.check_context import CheckContext, OnProgress
+from seq2seq_chat.checks.check_context import CheckContext, OnProgress, learner_of
 from seq2seq_chat.config import Config, Training
 from seq2seq_chat.data.build_codecs import build_codecs
 from seq2seq_chat.data.corpus_file import write_conversations
@@ -17,9 +17,7 @@ from seq2seq_chat.data.dataset import Batch, open_training_corpus
 from seq2seq_chat.model.variables import variable_name
 from seq2seq_chat.text.codec import Codecs
 from seq2seq_chat.text.vocabulary import SPECIAL_WORDS, Vocabulary
-from seq2seq_chat.training.distribution import SINGLE_DEVICE
-from seq2seq_chat.training.language_model import LanguageModelSetup
-from seq2seq_chat.training.learner import Learner, build_learner, training_batches
+from seq2seq_chat.training.learner import Learner
 from seq2seq_chat.training.optimizers import Schedule
 
 MIN_STEPS = 7  # of a trial
@@ -172,17 +170,14 @@ def trial_config(context: CheckContext) -> Config:
 
 
 def _build_learner(context: CheckContext, config: Config) -> Learner[Any]:
-    """The learner of an experiment on one device."""
+    """The learner of an experiment on one device, without a validation."""
     is_text = config.task == "language_model"
     if context.missing_files:
         codecs = _write_synthetic_corpus(context, config)
     else:
         codecs = build_codecs(config.data, running_text=is_text)
-    if is_text:
-        data = config.data.model_copy(update={"validation": None})
-        return LanguageModelSetup(config.model_copy(update={"data": data}), codecs).build_learner(SINGLE_DEVICE)
-    corpus = open_training_corpus(config, codecs, lambda _: None)
-    return build_learner(config, codecs, training_batches(config, codecs, corpus))
+    config = config.model_copy(update={"data": config.data.model_copy(update={"validation": None})})
+    return learner_of(config, codecs, None if is_text else open_training_corpus(config, codecs, lambda _: None))
 
 
 def _write_synthetic_corpus(context: CheckContext, config: Config) -> Codecs:

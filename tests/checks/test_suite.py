@@ -143,16 +143,17 @@ def test_results_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, c
     def broken(context: CheckContext, progress: object) -> CheckResult:
         raise UserError("the disk is full")
 
-    monkeypatch.setattr(suite, "CHECKS", {"broken": broken, "good": good, "bad": bad})
-    failed, *checks = run_checks(CheckContext(configuration(tmp_path), tmp_path))
+    checks = {each.__name__: suite.Check(each, "nothing") for each in (broken, good, bad)}
+    monkeypatch.setattr(suite, "CHECKS", checks)
+    failed, *completed = run_checks(CheckContext(configuration(tmp_path), tmp_path))
     assert (failed.name, failed.result.passed, failed.result.detail) == ("broken", False, "the disk is full")
     printed = capsys.readouterr().out
     assert "passed  good: 0.5 (required: ≤ 1)" in printed and "FAILED  bad: 7 (required: ≤ 1)" in printed
-    table = summary([*checks, checks[0]._replace(result=checks[0].result._replace(measured="nats " * 50))])
+    table = summary([*completed, completed[0]._replace(result=completed[0].result._replace(measured="nats " * 50))])
     assert max(map(len, table.splitlines())) == 80
     assert "1 of 3 checks failed: bad" in table
-    assert summary(checks[:1]).endswith("all checks passed, in 0:00")
-    write_results(checks, tmp_path / "checks.json")
+    assert summary(completed[:1]).endswith("all checks passed, in 0:00")
+    write_results(completed, tmp_path / "checks.json")
     written = json.loads((tmp_path / "checks.json").read_text())
     assert written["passed"] is False
     assert [(c["check"], c["passed"], c["figure"], c["threshold"]) for c in written["checks"]] == [
@@ -170,7 +171,8 @@ def test_exit_status(
     if not missing:
         for name in ("train", "test"):
             write_conversations(tmp_path / f"{name}.txt", [("a", "b")])
-    checks = {"good": lambda *_: CheckResult(True, "0", "0"), "other": lambda *_: CheckResult(bool(passed), "1", "0")}
+    results = {"good": CheckResult(True, "0", "0"), "other": CheckResult(bool(passed), "1", "0")}
+    checks = {name: suite.Check(lambda *_, each=each: each, "nothing") for name, each in results.items()}
     monkeypatch.setattr(suite, "CHECKS", checks)
     (tmp_path / "checked.json").write_text(configuration(tmp_path).to_json(), encoding="utf-8")
     result = cli("check", tmp_path / "checked.json", "--results", tmp_path, "--json", tmp_path / "results.json")
