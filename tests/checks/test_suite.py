@@ -26,6 +26,8 @@ from seq2seq_chat.config import Config, parse_config
 from seq2seq_chat.data.corpus_file import bundled_conversations, write_conversations
 from seq2seq_chat.system.errors import UserError
 
+Sizes = tuple[int, int, int | None]  # of the hidden layer, an embedding and the projection
+
 
 def configuration(folder: Path, **model: object) -> Config:
     settings = {
@@ -97,26 +99,20 @@ def test_alignment_by_hand() -> None:
 
 
 @pytest.mark.parametrize(
-    ("model", "full_size", "expected"),
+    ("sizes", "tied", "full_size", "expected"),
     [
-        ({"hidden_size": 2048, "embedding_size": 1024, "projection_size": None}, False, (64, 48, None)),
-        ({"hidden_size": 2048, "embedding_size": 1024, "projection_size": None}, True, (2048, 1024, None)),
-        (
-            {"hidden_size": 512, "embedding_size": 40, "projection_size": 40, "tie_embeddings": True},
-            False,
-            (64, 40, 40),
-        ),
-        (
-            {"hidden_size": 512, "embedding_size": 512, "projection_size": None, "tie_embeddings": True},
-            False,
-            (64, 64, None),  # tied embeddings keep the size of the output
-        ),
+        ((2048, 1024, None), False, False, (64, 48, None)),
+        ((2048, 1024, None), False, True, (2048, 1024, None)),
+        ((512, 40, 40), True, False, (64, 40, 40)),
+        ((512, 512, None), True, False, (64, 64, None)),  # tied embeddings keep the size of the output
     ],
 )
 def test_small_config_keeps_the_architecture(
-    tmp_path: Path, model: dict[str, Any], full_size: bool, expected: tuple[int, int, int | None]
+    tmp_path: Path, sizes: Sizes, tied: bool, full_size: bool, expected: Sizes
 ) -> None:
-    context = CheckContext(configuration(tmp_path, layers=2, **model), tmp_path, full_size=full_size)
+    model = dict(zip(("hidden_size", "embedding_size", "projection_size"), sizes, strict=True))
+    config = configuration(tmp_path, layers=2, tie_embeddings=tied, **model)
+    context = CheckContext(config, tmp_path, full_size=full_size)
     small = context.small_config(100, hidden_size=64, embedding_size=48, steps=9)
     assert (small.model.hidden_size, small.model.embedding_size, small.model.projection_size) == expected
     assert (small.model.layers, small.model.attention) == (2, "additive")
