@@ -10,20 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seq2seq_chat.config import Config, parse_config
 from seq2seq_chat.runs import run as run_module
 from seq2seq_chat.runs.find import list_runs
 from seq2seq_chat.runs.json_lines import read_objects
-from seq2seq_chat.runs.run import Run, RunError, create_run, snapshot_name, snapshot_step
+from seq2seq_chat.runs.run import Run, RunError, snapshot_name, snapshot_step
 from seq2seq_chat.system.errors import UserError
-from seq2seq_chat.text.codec import Codecs
-from seq2seq_chat.text.vocabulary import SPECIAL_WORDS, Vocabulary
-
-VOCABULARY = Vocabulary([*SPECIAL_WORDS, "hello", "world"])
-
-
-def config(name: str = "tiny") -> Config:
-    return parse_config({"name": name, "data": {"train": "train.txt"}}, "x")
+from seq2seq_chat.text.vocabulary import SPECIAL_WORDS
+from tests.runs.conftest import STEPS, new_run
 
 
 def names(folder: Path) -> list[str]:
@@ -37,11 +30,11 @@ def fixed_time(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("fixed_time")
 def test_a_new_run_is_complete(tmp_path: Path) -> None:
-    run = create_run(tmp_path / "deep" / "results", config(), Codecs.of_words(VOCABULARY), {"python": "3.11"})
+    run = new_run(tmp_path / "deep" / "results", python="3.11")
     assert run.path == tmp_path / "deep" / "results" / "2026-05-04_17-03-22_tiny"
     assert names(run.path) == ["checkpoints", "config.json", "environment.json", "snapshots", "vocabulary.txt"]
-    assert run.config == config()
-    assert run.codecs.source.vocabulary.words == VOCABULARY.words
+    assert (run.config.name, run.config.training.steps) == ("tiny", STEPS)
+    assert run.codecs.source.vocabulary.words == [*SPECIAL_WORDS, "hello"]
     assert json.loads((run.path / "environment.json").read_text(encoding="utf-8")) == {"python": "3.11"}
     assert names(run.path.parent) == [run.name]
     assert run.path.stat().st_mode & 0o755 == 0o755
@@ -56,14 +49,14 @@ def test_a_new_run_appears_atomically(tmp_path: Path, monkeypatch: pytest.Monkey
         return rename(self, target)
 
     monkeypatch.setattr(Path, "rename", record)
-    run = create_run(tmp_path, config(), Codecs.of_words(VOCABULARY), {})
+    run = new_run(tmp_path)
     assert renamed == [(["checkpoints", "config.json", "environment.json", "snapshots", "vocabulary.txt"], [])]
     assert names(tmp_path) == [run.name]
 
 
 @pytest.mark.usefixtures("fixed_time")
 def test_runs_of_the_same_second_are_numbered(tmp_path: Path) -> None:
-    created = [create_run(tmp_path, config(), Codecs.of_words(VOCABULARY), {}).name for _ in range(3)]
+    created = [new_run(tmp_path).name for _ in range(3)]
     assert created == ["2026-05-04_17-03-22_tiny", "2026-05-04_17-03-22_tiny-2", "2026-05-04_17-03-22_tiny-3"]
     assert names(tmp_path) == created
 
@@ -84,11 +77,11 @@ def test_a_run_that_could_not_be_created_leaves_nothing(
 
     monkeypatch.setattr(where, fail)
     with pytest.raises(expected):
-        create_run(tmp_path, config(), Codecs.of_words(VOCABULARY), {})
+        new_run(tmp_path)
     assert names(tmp_path) == []
     (tmp_path / "file").touch()
     with pytest.raises(UserError, match="_tiny could not be written: Not a directory"):
-        create_run(tmp_path / "file" / "results", config(), Codecs.of_words(VOCABULARY), {})
+        new_run(tmp_path / "file" / "results")
 
 
 @given(st.integers(0, 10**9) | st.integers(0, 10**6).map(lambda number: 1000 * number))
