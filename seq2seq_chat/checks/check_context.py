@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -43,31 +44,20 @@ class CheckResult(NamedTuple):
     replaced: str = ""  # of the configuration; empty: what the check always replaces
 
 
+@dataclass(eq=False)
 class CheckContext:
     """A configuration to check.
 
     The architecture is kept: cell, layers, attention, projection, reversed input, and sampled softmax if the check's
     vocabulary is large enough. Hidden, embedding and projection sizes are reduced to what a check needs unless
     ``full_size`` is set; each check chooses vocabulary, steps, optimizer and learning rate.
-
-    Args:
-        config: the experiment to check.
-        folder: for the files of the checks.
-        fast: use shorter sequences in the copy task, and fewer steps to judge the settings.
-        full_size: keep the hidden, embedding and projection sizes.
-        source: the configuration file, and the overrides of its settings, to be named in commands.
     """
 
-    def __init__(
-        self,
-        config: Config,
-        folder: Path,
-        *,
-        fast: bool = False,
-        full_size: bool = False,
-        source: tuple[str, Sequence[str]] = ("CONFIG", ()),
-    ) -> None:
-        self.config, self.folder, self.fast, self.full_size, self.source = config, folder, fast, full_size, source
+    config: Config
+    folder: Path  # for the files of the checks
+    fast: bool = False  # use shorter sequences in the copy task, and fewer steps to judge the settings
+    full_size: bool = False  # keep the hidden, embedding and projection sizes
+    source: tuple[str, Sequence[str]] = ("CONFIG", ())  # the file and the overrides of its settings, for commands
 
     @cached_property
     def _tokenizers(self) -> Tokenizers:

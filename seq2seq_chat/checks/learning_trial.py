@@ -35,10 +35,10 @@ class Trial(NamedTuple):
     """What the first steps of a training did.
 
     Attributes:
-        settings: Of the training.
-        losses: Of batches of the corpus, one after the other, in nats per token.
-        fixed_losses: Of the first of these batches, with the same random numbers, in the steps that follow.
-        norms: Of the gradients of all steps.
+        settings: The settings of the training.
+        losses: The losses of batches of the corpus, one after the other, in nats per token.
+        fixed_losses: The losses of the first batch, with the same random numbers, in the steps that follow.
+        norms: The norms of the gradients of all steps.
         movement: The share by which a step changes the weights, on average.
         weights: Their number.
         untrained: The variables that never changed.
@@ -54,16 +54,16 @@ class Trial(NamedTuple):
 
     @property
     def final_loss(self) -> float:
-        """Of the fixed batch."""
+        """The last losses of the fixed batch, their median."""
         return float(np.median(self.fixed_losses[-FINAL_STEPS:]))
 
     @property
     def final_corpus_loss(self) -> float:
-        """Of the batches of the corpus."""
+        """The last losses of the batches of the corpus, their median."""
         return float(np.median(self.losses[-FINAL_STEPS:]))
 
     def fall_per_step(self, steps: float) -> float:
-        """By how much the loss falls, in nats per token and step, if so many steps follow at the initial rate.
+        """The fall of the loss, in nats per token and step, if so many steps follow at the initial rate.
 
         The first steps from small random weights are slower than the next ones. The larger one of two: the fall from
         the first loss to the last ones, and the trend of the fixed batch, as far as that increases by itself.
@@ -197,7 +197,7 @@ def _write_synthetic_corpus(context: CheckContext, config: Config) -> Codecs:
 
 
 def _affordable_steps(learner: Learner[Any], fast: bool) -> int:
-    """As many steps as take a minute at most: fewer of a large model."""
+    """The number of steps that take a minute at most: fewer of a large model."""
     sizes = {variable_name(variable): math.prod(variable.shape) for variable in learner.model.trainable_variables}
     unused = WORD_VARIABLES if learner.sampled else WORD_VARIABLES[:3]  # of a table of words, only some rows are used
     products = sum(size for name, size in sizes.items() if name not in unused) * np.size(learner.batches.batch(0)[0])

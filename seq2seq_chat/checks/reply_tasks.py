@@ -38,7 +38,7 @@ ALIGNED_LENGTHS = 10, 20  # shorter sequences fit into the state, and more atten
 ALIGNED_SEQUENCES, HELD_OUT_ALIGNED = 6000, 100
 REQUIRED_SHARE = 0.8  # of the words; at most 0.3 by chance
 DISTANCES = {"current": (0,), "previous": (-1, 0, 1)}
-"""By ``model.attention_query``: distance from a symbol at which attention counts as right.
+"""Distances from a symbol at which attention counts as right, by ``model.attention_query``.
 
 The encoder's outputs at the neighbours of a symbol contain it too. A decoder that has not read the previous word yet
 (previous) finds it there as easily.

@@ -91,7 +91,7 @@ def continue_training(learner: Learner) -> np.ndarray:
 
 
 def load_and_compute(run: Run, output: Path) -> None:
-    """In the fresh process: load the model as the chatbot does and the learner as a resumed training does."""
+    """Load the model as the chatbot does and the learner as a resumed training does, in the fresh process."""
     config = run.config
     make_deterministic(config.seed)
     trained = load_trained_model(run)

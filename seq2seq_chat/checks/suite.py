@@ -75,7 +75,7 @@ class CompletedCheck(NamedTuple):
 
     @property
     def status(self) -> str:
-        """As printed: passed or FAILED."""
+        """The printed word: passed or FAILED."""
         return "passed" if self.result.passed else "FAILED"
 
 
