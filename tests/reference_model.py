@@ -95,7 +95,7 @@ class Reference:
         )
 
     def logits(self, source: list[int], target: list[int]) -> np.ndarray:
-        """Of each target word, given those before it: [target steps, vocabulary]."""
+        """The logits of each target word, given the words before it: [target steps, vocabulary]."""
         hidden, config = self.config.hidden_size, self.config
         zero = (np.zeros(hidden),) * (2 if config.cell == "lstm" else 1)
         outputs, states = self.encode(source, zero)
@@ -120,7 +120,7 @@ class Reference:
         return np.array(rows)
 
     def text_logits(self, tokens: list[int]) -> np.ndarray:
-        """Of a language model, after each token: [tokens, vocabulary]."""
+        """The logits of a language model after each token: [tokens, vocabulary]."""
         zero = (np.zeros(self.config.hidden_size),) * (2 if self.config.cell == "lstm" else 1)
         states, rows = [zero] * self.layers, []
         words = self.v["embedding/target" if self.config.tie_embeddings else "output/words"]
@@ -135,11 +135,11 @@ class Reference:
         return np.array(rows)
 
     def text_loss(self, tokens: list[int]) -> np.ndarray:
-        """Of each token but the first, in nats: [tokens - 1]."""
+        """The loss of each token but the first, in nats: [tokens - 1]."""
         logits, targets = self.text_logits(tokens[:-1]), tokens[1:]
         return np.log(np.exp(logits).sum(axis=1)) - logits[np.arange(len(targets)), targets]
 
     def loss(self, source: list[int], target: list[int]) -> float:
-        """In nats, of all target words."""
+        """The loss of all target words, in nats."""
         logits = self.logits(source, target)
         return float(np.sum(np.log(np.exp(logits).sum(axis=1)) - logits[np.arange(len(target)), target]))

@@ -20,6 +20,7 @@ WITHOUT_TENSORFLOW = [
     *("system", "config", "architecture", "text", "data", "prepare", "runs", "checkpoint", "metrics", "search"),
 ]
 MAX_SHARE = 0.2  # of the package's lines, for one of its packages
+MAX_FILES = {"batch": 60, "dump": 45, "message": 43}  # that a journey passes
 RECIPES = re.findall(r"^```diff\n(.*?)^```", TEXT, re.DOTALL | re.MULTILINE)
 
 
@@ -221,3 +222,14 @@ def test_new_cell_score_reader_and_option_work_together(patched: Path) -> None:
     command = [sys.executable, "-c", PROGRAM]  # imports from the working directory
     result = subprocess.run(command, cwd=patched, capture_output=True, text=True, check=False, timeout=900)
     assert result.returncode == 0, result.stdout + result.stderr
+
+
+@pytest.mark.slow(minutes=0.5)
+def test_journeys_pass_few_files(tmp_path: Path) -> None:
+    command = [sys.executable, REPOSITORY / "tests" / "journeys.py"]
+    result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=600)
+    assert result.returncode == 0, result.stderr
+    counts = {name: int(number) for name, number in re.findall(r"^(\w+): (\d+) files$", result.stdout, re.MULTILINE)}
+    assert counts.keys() == MAX_FILES.keys()
+    for name, limit in MAX_FILES.items():
+        assert 10 <= counts[name] <= limit, result.stdout

@@ -31,16 +31,8 @@ from tests.conftest import edit_config
 from tests.random_runs import codec_of_texts, random_run, small_config
 from webui.run_details import learning_curves, sample_replies
 
-LINE = {
-    "step": 7,
-    "kind": "train",
-    "loss": 1.5,
-    "tokens": 10,
-    "seconds": 1.0,
-    "source": "a",
-    "question": "a",
-    "reply": "b",
-}
+METRICS = {"step": 7, "kind": "train", "loss": 1.5, "tokens": 10, "seconds": 1.0}
+LINE = METRICS | {"source": "a", "question": "a", "reply": "b"}
 
 
 @pytest.fixture(scope="module")

@@ -15,15 +15,9 @@ from tests.memory_growth import chat_growth, page_growth, training_growth
 CALLS = 6_000
 MAX_GROWTH = 100.0  # bytes per step or reply: 300 MB in 3,000,000 steps
 TRAINING = {
-    "batch_size": 4,
-    "steps": CALLS,
-    "log_every": 50,
-    "validate_every": 1500,
-    "checkpoint_every": 1500,
-    "snapshot_every": None,
-    "learning_rate_schedule": "exponential",
-    "learning_rate_decay_steps": CALLS,
-    "source_noise": 0.1,
+    **{"batch_size": 4, "steps": CALLS, "log_every": 50, "validate_every": 1500, "checkpoint_every": 1500},
+    **{"snapshot_every": None, "source_noise": 0.1},
+    **{"learning_rate_schedule": "exponential", "learning_rate_decay_steps": CALLS},
 }
 
 

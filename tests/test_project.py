@@ -1,4 +1,4 @@
-"""Packaging files are consistent, and run.sh installs the environment or explains what is missing."""
+"""Packaging files are consistent, public names exist, and run.sh installs the environment or says what is missing."""
 
 import ast
 import json
@@ -17,6 +17,8 @@ from typing import Any
 
 import pytest
 
+import seq2seq_chat
+from seq2seq_chat.runs.run import Run, RunError
 from tests.conftest import SHIPPED, shipped_configs
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -166,6 +168,22 @@ def test_help_does_not_import_tensorflow() -> None:
     assert "train" in run.stdout
     assert "click" in run.stderr  # lists all imports
     assert "tensorflow" not in run.stderr
+
+
+def test_names_are_imported_when_they_are_used() -> None:
+    program = (
+        "import sys, seq2seq_chat\n"
+        "assert not {'numpy', 'pydantic', 'tensorflow'} & set(sys.modules)\n"
+        "for name in seq2seq_chat.__all__: assert callable(getattr(seq2seq_chat, name)), name\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=300)
+    with pytest.raises(AttributeError, match="has no attribute 'translate'"):
+        seq2seq_chat.translate  # noqa: B018
+
+
+def test_a_conversation_does_not_translate(tiny_run: Path) -> None:
+    with pytest.raises(RunError, match="is no translation: its task is conversation"):
+        seq2seq_chat.Translator.load(Run(tiny_run))
 
 
 @pytest.mark.parametrize("name", SHELL_FILES)

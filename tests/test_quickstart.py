@@ -1,16 +1,20 @@
-"""The quickstart model trains in minutes and gives fitting replies to openings that it was not trained on."""
+"""The bundled experiments learn in minutes what is new to them: fitting replies to openings, and dates."""
 
+import json
+import re
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from seq2seq_chat.chat.chatbot import Chatbot
 from seq2seq_chat.config import load_config
 from seq2seq_chat.data.samples import Tokenizers, read_samples
+from seq2seq_chat.runs.run import Run
 from seq2seq_chat.text.tokenizers.english import EnglishTokenizer, clean
-from tests.conftest import Cli
+from tests.conftest import REPOSITORY, Cli
 
-REPOSITORY = Path(__file__).parents[1]
 CONFIG = "configs/quickstart.json"
 OPENINGS = {  # how fitting replies begin → what is said
     "hello": "Hello, Sequel my dear / hi there, dear computer / Hey, you / heello there",
@@ -124,3 +128,25 @@ def test_quickstart_model_replies_to_new_openings(cli: Cli, tmp_path: Path, monk
     print(f"{fitting_count} of {len(openings)} replies fit after {minutes:.1f} minutes of processor time")
     assert len(wrong) <= 0.1 * len(openings), "\n".join(wrong)
     assert minutes <= 20  # ten on two cores, however busy they are with other tests
+
+
+@pytest.mark.slow(minutes=2)
+def test_dates_are_rewritten_and_aligned(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model rewrites dates, and attends to what it writes."""
+    monkeypatch.chdir(REPOSITORY)
+    run = Path(cli("train", "configs/dates.json", "--results", tmp_path / "results").out.splitlines()[-1])
+    cli("evaluate", run, "--json", tmp_path / "metrics.json")
+    metrics = json.loads((tmp_path / "metrics.json").read_text(encoding="utf-8"))
+    print(f"{metrics['exact_match']:.1%} of {metrics['samples']} unseen dates are correct")
+    assert metrics["samples"] == 1000 and metrics["leaked_samples"] == metrics["leaked_targets"] == 0
+    assert metrics["exact_match"] >= 0.99
+
+    lines = Path("configs/sample/dates_test.tsv").read_text(encoding="utf-8").splitlines()
+    sources = [line.split("\t")[0] for line in lines]
+    years = {source: match.start() for source in sources if (match := re.search(r"\d{4}", source))}
+    aligned = np.zeros(4)
+    for reply, year in zip(Chatbot.load(Run(run)).replies(list(years)), years.values(), strict=True):
+        attended = np.argmax(reply.hypotheses[0].attention, axis=1)
+        aligned += attended[:4] - year == range(4)
+    assert len(years) > 500
+    assert np.all(aligned[2:] >= 0.9 * len(years)), aligned  # the first two digits are nearly always 19 or 20

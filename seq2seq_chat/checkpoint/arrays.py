@@ -60,7 +60,7 @@ def write_arrays(path: Path, arrays: Mapping[str, Any], metadata: Mapping[str, A
 
 
 def draft_arrays(path: Path, arrays: Mapping[str, Any], metadata: Mapping[str, Any]) -> Draft:
-    """Like :func:`write_arrays`, but leave ``Draft.publish`` to the caller; the arrays may change before that.
+    """Write arrays like :func:`write_arrays`, but leave ``Draft.publish`` to the caller; they may change before that.
 
     Raises:
         UserError: The file could not be written.
@@ -224,7 +224,7 @@ def steps_to_average(run: Run, last: int | None = None, best: int | None = None)
     Args:
         run: The run.
         last: How many of the newest weights; None: all that it keeps.
-        best: How many of those with the lowest validation loss, instead.
+        best: How many of the weights with the lowest validation loss, instead.
 
     Raises:
         RunError: The run does not keep as many.

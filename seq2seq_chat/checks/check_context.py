@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -21,7 +22,9 @@ from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.text.codec import Codecs
 from seq2seq_chat.text.tokenizers import Tokenizers
 from seq2seq_chat.text.vocabulary import SPECIAL_WORDS, Vocabulary
+from seq2seq_chat.training.distribution import SINGLE_DEVICE
 from seq2seq_chat.training.language_model import LanguageModelSetup
+from seq2seq_chat.training.learner import Learner, build_learner, training_batches
 
 SAMPLE_CORPUS = str(bundled_conversations())
 PROBED_SAMPLES = 1000  # read to verify that a corpus is readable
@@ -41,31 +44,20 @@ class CheckResult(NamedTuple):
     replaced: str = ""  # of the configuration; empty: what the check always replaces
 
 
+@dataclass(eq=False)
 class CheckContext:
     """A configuration to check.
 
     The architecture is kept: cell, layers, attention, projection, reversed input, and sampled softmax if the check's
     vocabulary is large enough. Hidden, embedding and projection sizes are reduced to what a check needs unless
     ``full_size`` is set; each check chooses vocabulary, steps, optimizer and learning rate.
-
-    Args:
-        config: the experiment to check.
-        folder: for the files of the checks.
-        fast: use shorter sequences in the copy task, and fewer steps to judge the settings.
-        full_size: keep the hidden, embedding and projection sizes.
-        source: the configuration file, and the overrides of its settings, to be named in commands.
     """
 
-    def __init__(
-        self,
-        config: Config,
-        folder: Path,
-        *,
-        fast: bool = False,
-        full_size: bool = False,
-        source: tuple[str, Sequence[str]] = ("CONFIG", ()),
-    ) -> None:
-        self.config, self.folder, self.fast, self.full_size, self.source = config, folder, fast, full_size, source
+    config: Config
+    folder: Path  # for the files of the checks
+    fast: bool = False  # use shorter sequences in the copy task, and fewer steps to judge the settings
+    full_size: bool = False  # keep the hidden, embedding and projection sizes
+    source: tuple[str, Sequence[str]] = ("CONFIG", ())  # the file and the overrides of its settings, for commands
 
     @cached_property
     def _tokenizers(self) -> Tokenizers:
@@ -170,6 +162,14 @@ class CheckContext:
 
         codecs = Codecs.of_words(Vocabulary([*SPECIAL_WORDS, *words]))
         return self.write_corpus(name, [(utterance(), utterance()) for _ in range(samples)], codecs), codecs
+
+
+def learner_of(config: Config, codecs: Codecs, corpus: Dataset | None = None) -> Learner[Any]:
+    """The learner of an experiment on one device; ``corpus``: in place of the whole configured one, for samples."""
+    if config.task == "language_model":
+        return LanguageModelSetup(config, codecs).build_learner(SINGLE_DEVICE)
+    corpus = corpus or Dataset.open(config.data.train, codecs, config.data)
+    return build_learner(config, codecs, training_batches(config, codecs, corpus))
 
 
 def scale_weights(model: Seq2Seq) -> None:

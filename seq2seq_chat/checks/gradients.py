@@ -28,7 +28,7 @@ FIGURE = "gradient_norms.png"
 
 
 def check_gradients(context: CheckContext, on_progress: OnProgress) -> CheckResult:
-    """In a step of SGD with learning rate 1 every variable changes by its clipped gradient, and every unit changes."""
+    """Every variable changes by its clipped gradient in a step of SGD with learning rate 1, and every unit changes."""
     steps = min(MAX_STEPS, max(context.config.model.encoder_steps, context.config.model.decoder_steps))
     training = {"optimizer": "sgd", "learning_rate": 1.0, "momentum": 0.0, "gradient_clipping": None}
     config = context.small_config(
@@ -81,22 +81,18 @@ class Subject(NamedTuple):
 
 
 def _build(config: Config, steps: int) -> Subject:
-    training, optimizer = config.training, build_optimizer(config.training)
+    """A model and a batch of random words."""
+    training, optimizer, rng = config.training, build_optimizer(config.training), np.random.default_rng(config.seed)
     if config.task != "language_model":
         model = Seq2Seq(config.model, VOCABULARY_SIZE, config.seed)
-        return Subject(model, TrainingStep(model, optimizer, training), _full_batch(config, steps))
+        # without padding, so that every step has the same share of the loss
+        source, target = rng.integers(len(SPECIAL_WORDS), VOCABULARY_SIZE, (2, SAMPLES, steps)).astype(np.int32)
+        lengths = np.full(SAMPLES, steps, np.int32)
+        return Subject(model, TrainingStep(model, optimizer, training), Batch(source, lengths, target, lengths))
     text_model = LanguageModel(config.model, VOCABULARY_SIZE, config.seed)
     training_step = TrainingStep(text_model, optimizer, training, task_loss=LanguageModelLoss(text_model, training))
-    tokens = np.random.default_rng(config.seed).integers(len(SPECIAL_WORDS), VOCABULARY_SIZE, SAMPLES * steps + 1)
+    tokens = rng.integers(len(SPECIAL_WORDS), VOCABULARY_SIZE, SAMPLES * steps + 1)
     return Subject(text_model, training_step, Streams(tokens, SAMPLES, steps, steps).batch(0))
-
-
-def _full_batch(config: Config, steps: int) -> Batch:
-    """Random samples without padding, so that every step has the same share of the loss."""
-    rng = np.random.default_rng(config.seed)
-    source, target = rng.integers(len(SPECIAL_WORDS), VOCABULARY_SIZE, (2, SAMPLES, steps)).astype(np.int32)
-    lengths = np.full(SAMPLES, steps, np.int32)
-    return Batch(source, lengths, target, lengths)
 
 
 def _recorded_gradients(subject: Subject, last_only: bool) -> DeferredGradients:

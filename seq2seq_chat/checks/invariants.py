@@ -49,6 +49,8 @@ CARRIED_TOLERANCE, GRADIENT_TOLERANCE = 1e-4, 1e-3  # relative
 def check_data(context: CheckContext, on_progress: OnProgress) -> CheckResult:
     """Vocabulary coverage, samples truncated by the step limits, duplicates, and held-out samples seen in training."""
     data, model = context.config.data, context.config.model
+    if context.config.task == "language_model":
+        return _check_text_data(context, on_progress)
     try:
         codecs = build_codecs(data)
         corpus = Dataset.open(data.train, codecs, data).select(slice(MAX_SAMPLES))
@@ -82,7 +84,7 @@ def _percent(part: float, total: float) -> float:
     return float(100 * part / total) if total else 0.0
 
 
-def check_text_data(context: CheckContext, on_progress: OnProgress) -> CheckResult:
+def _check_text_data(context: CheckContext, on_progress: OnProgress) -> CheckResult:
     """The texts are readable and long enough, and the vocabulary covers them."""
     required = f"files readable, streams long enough, coverage ≥ {MIN_COVERAGE:.0f} %"
     try:

@@ -31,7 +31,7 @@ TOO_HIGH, TOO_LOW, CLIPPED, DECAYED, FROZEN = (
 )
 MAX_STEPS = 10**9  # of a training
 USUAL_RATES = {"adagrad": 0.01, "adadelta": 1.0, "adam": 0.001, "rmsprop": 0.001, "sgd": 0.5}
-MAX_REMEDIES = 4  # that are tried, each in addition to those before
+MAX_REMEDIES = 4  # that are tried, each in addition to the earlier ones
 SYNTHETIC = "vocabulary, corpus (random words); devices, pretrained embeddings"
 
 Changes = dict[str, Any]

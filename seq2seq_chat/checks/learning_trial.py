@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from seq2seq_chat.architecture.variables import WORD_VARIABLES
-from seq2seq_chat.checks.check_context import CheckContext, OnProgress
+from seq2seq_chat.checks.check_context import CheckContext, OnProgress, learner_of
 from seq2seq_chat.config import Config, Training
 from seq2seq_chat.data.build_codecs import build_codecs
 from seq2seq_chat.data.corpus_file import write_conversations
@@ -17,9 +17,7 @@ from seq2seq_chat.data.dataset import Batch, open_training_corpus
 from seq2seq_chat.model.variables import variable_name
 from seq2seq_chat.text.codec import Codecs
 from seq2seq_chat.text.vocabulary import SPECIAL_WORDS, Vocabulary
-from seq2seq_chat.training.distribution import SINGLE_DEVICE
-from seq2seq_chat.training.language_model import LanguageModelSetup
-from seq2seq_chat.training.learner import Learner, build_learner, training_batches
+from seq2seq_chat.training.learner import Learner
 from seq2seq_chat.training.optimizers import Schedule
 
 MIN_STEPS = 7  # of a trial
@@ -37,10 +35,10 @@ class Trial(NamedTuple):
     """What the first steps of a training did.
 
     Attributes:
-        settings: Of the training.
-        losses: Of batches of the corpus, one after the other, in nats per token.
-        fixed_losses: Of the first of these batches, with the same random numbers, in the steps that follow.
-        norms: Of the gradients of all steps.
+        settings: The settings of the training.
+        losses: The losses of batches of the corpus, one after the other, in nats per token.
+        fixed_losses: The losses of the first batch, with the same random numbers, in the steps that follow.
+        norms: The norms of the gradients of all steps.
         movement: The share by which a step changes the weights, on average.
         weights: Their number.
         untrained: The variables that never changed.
@@ -56,16 +54,16 @@ class Trial(NamedTuple):
 
     @property
     def final_loss(self) -> float:
-        """Of the fixed batch."""
+        """The last losses of the fixed batch, their median."""
         return float(np.median(self.fixed_losses[-FINAL_STEPS:]))
 
     @property
     def final_corpus_loss(self) -> float:
-        """Of the batches of the corpus."""
+        """The last losses of the batches of the corpus, their median."""
         return float(np.median(self.losses[-FINAL_STEPS:]))
 
     def fall_per_step(self, steps: float) -> float:
-        """By how much the loss falls, in nats per token and step, if so many steps follow at the initial rate.
+        """The fall of the loss, in nats per token and step, if so many steps follow at the initial rate.
 
         The first steps from small random weights are slower than the next ones. The larger one of two: the fall from
         the first loss to the last ones, and the trend of the fixed batch, as far as that increases by itself.
@@ -172,17 +170,14 @@ def trial_config(context: CheckContext) -> Config:
 
 
 def _build_learner(context: CheckContext, config: Config) -> Learner[Any]:
-    """The learner of an experiment on one device."""
+    """The learner of an experiment on one device, without a validation."""
     is_text = config.task == "language_model"
     if context.missing_files:
         codecs = _write_synthetic_corpus(context, config)
     else:
         codecs = build_codecs(config.data, running_text=is_text)
-    if is_text:
-        data = config.data.model_copy(update={"validation": None})
-        return LanguageModelSetup(config.model_copy(update={"data": data}), codecs).build_learner(SINGLE_DEVICE)
-    corpus = open_training_corpus(config, codecs, lambda _: None)
-    return build_learner(config, codecs, training_batches(config, codecs, corpus))
+    config = config.model_copy(update={"data": config.data.model_copy(update={"validation": None})})
+    return learner_of(config, codecs, None if is_text else open_training_corpus(config, codecs, lambda _: None))
 
 
 def _write_synthetic_corpus(context: CheckContext, config: Config) -> Codecs:
@@ -202,7 +197,7 @@ def _write_synthetic_corpus(context: CheckContext, config: Config) -> Codecs:
 
 
 def _affordable_steps(learner: Learner[Any], fast: bool) -> int:
-    """As many steps as take a minute at most: fewer of a large model."""
+    """The number of steps that take a minute at most: fewer of a large model."""
     sizes = {variable_name(variable): math.prod(variable.shape) for variable in learner.model.trainable_variables}
     unused = WORD_VARIABLES if learner.sampled else WORD_VARIABLES[:3]  # of a table of words, only some rows are used
     products = sum(size for name, size in sizes.items() if name not in unused) * np.size(learner.batches.batch(0)[0])

@@ -14,7 +14,7 @@ import numpy as np
 
 from seq2seq_chat.chat.chatbot import Chatbot
 from seq2seq_chat.chat.generator import Generator
-from seq2seq_chat.checks.check_context import CheckContext, CheckResult, OnProgress
+from seq2seq_chat.checks.check_context import CheckContext, CheckResult, OnProgress, learner_of
 from seq2seq_chat.config import Decoding
 from seq2seq_chat.data.corpus_file import bundled_conversations
 from seq2seq_chat.data.running_text import Streams, encode_text, read_text
@@ -26,7 +26,7 @@ from seq2seq_chat.text.codec import Codecs, TextCodec
 from seq2seq_chat.text.tokenizers.tokenizer import CharacterTokenizer
 from seq2seq_chat.text.vocabulary import SPECIAL_WORDS, Vocabulary
 from seq2seq_chat.training.language_model import LanguageModelLoss
-from seq2seq_chat.training.learner import Learner, build_learner, training_batches
+from seq2seq_chat.training.learner import Learner
 
 PROGRESS_EVERY, EVALUATE_EVERY = 10, 60  # steps
 MAX_LOSS = 1.0  # nats per token; above it no reply can be correct, so the replies are not evaluated
@@ -38,7 +38,7 @@ ALIGNED_LENGTHS = 10, 20  # shorter sequences fit into the state, and more atten
 ALIGNED_SEQUENCES, HELD_OUT_ALIGNED = 6000, 100
 REQUIRED_SHARE = 0.8  # of the words; at most 0.3 by chance
 DISTANCES = {"current": (0,), "previous": (-1, 0, 1)}
-"""By ``model.attention_query``: distance from a symbol at which attention counts as right.
+"""Distances from a symbol at which attention counts as right, by ``model.attention_query``.
 
 The encoder's outputs at the neighbours of a symbol contain it too. A decoder that has not read the previous word yet
 (previous) finds it there as easily.
@@ -113,7 +113,12 @@ def aligned_share(chatbot: Chatbot, sequences: Sequence[str], distances: Collect
 
 
 def check_overfitting(context: CheckContext, on_progress: OnProgress) -> CheckResult:
-    """Greedy replies to the training utterances equal the training targets, word for word. Dropout is off."""
+    """Greedy replies to the training utterances equal the training targets, word for word. Dropout is off.
+
+    A language model memorizes a short text: from its beginning, the most probable tokens are the rest of it.
+    """
+    if context.config.task == "language_model":
+        return _check_recitation(context, on_progress)
     pairs = short_pairs(context)
     if not pairs:
         reason = "no sample fits into the model's encoder and decoder steps"
@@ -187,8 +192,7 @@ def number_vocabulary(count: int = SYMBOLS) -> Vocabulary:
     return Vocabulary([*SPECIAL_WORDS, *map(str, range(count))])
 
 
-def check_text_overfitting(context: CheckContext, on_progress: OnProgress) -> CheckResult:
-    """A short text is memorized: from its beginning, the most probable tokens are the rest of it. Dropout is off."""
+def _check_recitation(context: CheckContext, on_progress: OnProgress) -> CheckResult:
     text = "".join(islice(_characters(context), MEMORIZED_CHARACTERS))
     tokenizer = CharacterTokenizer()
     codec = TextCodec(tokenizer, Vocabulary([*SPECIAL_WORDS, *dict.fromkeys(tokenizer.encode(text))]))
@@ -255,8 +259,7 @@ def _check_task(
     """Train until ``evaluate`` returns the ``required`` share, or for ``max_steps``; ``measured`` tells a share."""
     config = context.learning_config(len(task.vocabulary), task.steps, task.training, task.units)
     codecs = Codecs.of_words(task.vocabulary)
-    corpus = context.write_corpus(task.name, task.train_pairs, codecs)
-    learner = build_learner(config, codecs, training_batches(config, codecs, corpus))
+    learner = learner_of(config, codecs, context.write_corpus(task.name, task.train_pairs, codecs))
     chatbot = Chatbot(TensorFlowEngine(learner.model), codecs, config)
     share, curve = _train(learner, lambda: evaluate(chatbot), required, task.max_steps, on_progress)
     return CheckResult(

@@ -5,12 +5,11 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from seq2seq_chat.checks.check_context import CheckContext, CheckResult, OnProgress
+from seq2seq_chat.checks.check_context import CheckContext, CheckResult, OnProgress, learner_of
 from seq2seq_chat.config import Config
 from seq2seq_chat.data.dataset import Dataset
 from seq2seq_chat.data.running_text import RunningText
@@ -22,9 +21,7 @@ from seq2seq_chat.runs.run import Run, create_run
 from seq2seq_chat.system.versions import make_deterministic
 from seq2seq_chat.text.codec import Codecs
 from seq2seq_chat.text.vocabulary import GO
-from seq2seq_chat.training.distribution import SINGLE_DEVICE
-from seq2seq_chat.training.language_model import LanguageModelSetup
-from seq2seq_chat.training.learner import Learner, build_learner, training_batches
+from seq2seq_chat.training.learner import Learner
 
 VOCABULARY_SIZE, STEPS, SAMPLES = 120, 8, 64
 LOGITS_SAMPLES = 8
@@ -43,7 +40,7 @@ def check_save_and_load(context: CheckContext, on_progress: OnProgress) -> Check
         training={"batch_size": 16, "bptt_forward": STEPS - 3, "bptt_backward": STEPS},
     )
     run = create_run(context.folder, config, codecs, {})
-    learner = _build_learner(config, codecs)
+    learner = learner_of(config, codecs)
     for _ in range(STEPS_BEFORE):
         learner.train_step()
     save_variables(run.checkpoint_path(learner.step), learner.variables, {"step": learner.step})
@@ -65,14 +62,6 @@ def check_save_and_load(context: CheckContext, on_progress: OnProgress) -> Check
         f"{loss_difference:.1e} nats",
         required="none, 0",
     )
-
-
-def _build_learner(config: Config, codecs: Codecs) -> Learner[Any]:
-    """The learner of the configured corpus, with the carried state of a language model."""
-    if config.task == "language_model":
-        return LanguageModelSetup(config, codecs).build_learner(SINGLE_DEVICE)
-    corpus = Dataset.open(config.data.train, codecs, config.data)
-    return build_learner(config, codecs, training_batches(config, codecs, corpus))
 
 
 def sample_logits(model: Seq2Seq | LanguageModel, config: Config, codecs: Codecs) -> np.ndarray:
@@ -102,12 +91,12 @@ def continue_training(learner: Learner) -> np.ndarray:
 
 
 def load_and_compute(run: Run, output: Path) -> None:
-    """In the fresh process: load the model as the chatbot does and the learner as a resumed training does."""
+    """Load the model as the chatbot does and the learner as a resumed training does, in the fresh process."""
     config = run.config
     make_deterministic(config.seed)
     trained = load_trained_model(run)
     logits = sample_logits(trained.model, config, trained.codecs)
-    learner = _build_learner(config, trained.codecs)
+    learner = learner_of(config, trained.codecs)
     learner.step = int(load_variables(run.checkpoint_path(trained.step), learner.variables)["step"])
     np.savez(output, logits=logits, losses=continue_training(learner))
 

@@ -19,10 +19,9 @@ from seq2seq_chat.checks.invariants import (
     check_initial_loss,
     check_memory,
     check_padding,
-    check_text_data,
 )
 from seq2seq_chat.checks.learning import check_learning
-from seq2seq_chat.checks.reply_tasks import check_alignment, check_copy_task, check_overfitting, check_text_overfitting
+from seq2seq_chat.checks.reply_tasks import check_alignment, check_copy_task, check_overfitting
 from seq2seq_chat.checks.save_and_load import check_save_and_load
 from seq2seq_chat.config import Config
 from seq2seq_chat.system.errors import UserError
@@ -31,57 +30,39 @@ from seq2seq_chat.system.tables import format_table
 from seq2seq_chat.system.versions import make_deterministic
 from seq2seq_chat.training.reporter import format_duration
 
-Check = Callable[[CheckContext, OnProgress], CheckResult]
-
-CHECKS: dict[str, Check] = {
-    "data": check_data,
-    "memory": check_memory,
-    "initial-loss": check_initial_loss,
-    "gradients": check_gradients,
-    "padding": check_padding,
-    "save-and-load": check_save_and_load,
-    "decoding": check_decoding,
-    "learning": check_learning,
-    "alignment": check_alignment,
-    "overfitting": check_overfitting,
-    "copy-task": check_copy_task,
-}
-
-TEXT_CHECKS: dict[str, Check] = {
-    "data": check_text_data,
-    "memory": check_memory,
-    "initial-loss": check_initial_loss,
-    "gradients": check_gradients,
-    "carried-state": check_carried_state,
-    "save-and-load": check_save_and_load,
-    "learning": check_learning,
-    "overfitting": check_text_overfitting,
-}
-"""The checks of language models."""
-
 _SMALL = "sizes, vocabulary, corpus"
 _ADAM = "optimizer, learning rate, schedule, batch size"
-REPLACED = {
-    "data": "nothing",
-    "memory": "nothing",
-    "initial-loss": _SMALL,
-    "gradients": f"{_SMALL}; optimizer, learning rate, clipping, batch size",
-    "padding": _SMALL,
-    "carried-state": f"{_SMALL}; softmax, precision, dropout, batch size",
-    "save-and-load": f"{_SMALL}; batch size",
-    "decoding": f"{_SMALL}; decoding",
-    "learning": "number of steps, devices, pretrained embeddings",
-    "alignment": f"{_SMALL}; {_ADAM}, softmax, dropout, noise",
-    "overfitting": f"sizes, vocabulary; {_ADAM}, dropout",
-    "copy-task": f"{_SMALL}; {_ADAM}, softmax, dropout",
+
+
+class Check(NamedTuple):
+    """A check, and what it replaces of the configuration."""
+
+    run: Callable[[CheckContext, OnProgress], CheckResult]
+    replaced: str
+
+
+CHECKS = {
+    "data": Check(check_data, "nothing"),
+    "memory": Check(check_memory, "nothing"),
+    "initial-loss": Check(check_initial_loss, _SMALL),
+    "gradients": Check(check_gradients, f"{_SMALL}; optimizer, learning rate, clipping, batch size"),
+    "padding": Check(check_padding, _SMALL),
+    "carried-state": Check(check_carried_state, f"{_SMALL}; softmax, precision, dropout, batch size"),
+    "save-and-load": Check(check_save_and_load, f"{_SMALL}; batch size"),
+    "decoding": Check(check_decoding, f"{_SMALL}; decoding"),
+    "learning": Check(check_learning, "number of steps, devices, pretrained embeddings"),
+    "alignment": Check(check_alignment, f"{_SMALL}; {_ADAM}, softmax, dropout, noise"),
+    "overfitting": Check(check_overfitting, f"sizes, vocabulary; {_ADAM}, dropout"),
+    "copy-task": Check(check_copy_task, f"{_SMALL}; {_ADAM}, softmax, dropout"),
 }
-"""What each check replaces of the configuration."""
+NOT_OF_TEXTS, OF_TEXTS_ONLY = ("padding", "decoding", "alignment", "copy-task"), ("carried-state",)
 TABLE_WIDTH = 80
 
 
 def checks_of(config: Config) -> dict[str, Check]:
     """The checks that apply to a configuration."""
-    return TEXT_CHECKS if config.task == "language_model" else CHECKS
+    inapplicable = NOT_OF_TEXTS if config.task == "language_model" else OF_TEXTS_ONLY
+    return {name: check for name, check in CHECKS.items() if name not in inapplicable}
 
 
 class CompletedCheck(NamedTuple):
@@ -90,16 +71,12 @@ class CompletedCheck(NamedTuple):
     name: str
     result: CheckResult
     seconds: float
+    replaced: str  # of the configuration
 
     @property
     def status(self) -> str:
-        """As printed: passed or FAILED."""
+        """The printed word: passed or FAILED."""
         return "passed" if self.result.passed else "FAILED"
-
-    @property
-    def replaced(self) -> str:
-        """What it replaced of the configuration."""
-        return self.result.replaced or REPLACED.get(self.name, "nothing")
 
 
 def ensure_checks_exist(names: Sequence[str], config: Config) -> None:
@@ -107,7 +84,7 @@ def ensure_checks_exist(names: Sequence[str], config: Config) -> None:
     checks = checks_of(config)
     unknown = [name for name in names if name not in checks]
     if unknown:
-        task = f" for task {config.task}" if unknown[0] in (*CHECKS, *TEXT_CHECKS) else ""
+        task = f" for task {config.task}" if unknown[0] in CHECKS else ""
         raise UserError(f"--only {unknown[0]}: no such check{task}; choose from {', '.join(checks)}")
 
 
@@ -130,10 +107,10 @@ def _run_check(name: str, check: Check, context: CheckContext) -> CompletedCheck
     start = time.monotonic()
     with tqdm(desc=f"{name}: …", bar_format="{desc}", leave=False, disable=None) as bar:
         try:
-            result = check(context, lambda text: bar.set_description_str(f"{name}: {text}"[:100]))
+            result = check.run(context, lambda text: bar.set_description_str(f"{name}: {text}"[:100]))
         except UserError as error:
             result = CheckResult(False, "could not run", "-", str(error))
-    return CompletedCheck(name, result, time.monotonic() - start)
+    return CompletedCheck(name, result, time.monotonic() - start, result.replaced or check.replaced)
 
 
 def print_check(check: CompletedCheck) -> None:

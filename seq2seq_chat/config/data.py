@@ -15,6 +15,7 @@ BucketSize = Annotated[tuple[PositiveInt, PositiveInt], Field(strict=False)]  # 
 VocabularySize = Annotated[int, Field(gt=4)]
 OWN_TARGET = LanguageModelsRequire(None)
 NO_SAMPLES = "is trained on running text, not on samples"
+WITH_UNICODE = AppliesIf("data.tokenizer", "unicode", when=lambda c: "unicode" in c.data.tokenizers)
 OF_SUBWORDS = "applies to the subword tokenizer only, but the tokenizer is {}"
 TokenizerName = Literal["english", "thesis", "unicode", "whitespace", "character", "subword", "english_character"]
 
@@ -46,7 +47,7 @@ def is_pairs(files: CorpusFiles | str | Path) -> bool:
 
 
 class TextSettings(NamedTuple):
-    """The tokenizer and the vocabulary of one side of the samples."""
+    """The tokenizer and the vocabulary of one side of the samples; the source has the settings with these names."""
 
     tokenizer: TokenizerName
     tokenizer_file: str | None
@@ -84,13 +85,9 @@ class Data(Section):
         Literal["unigram", "bpe"], AppliesIf("data.tokenizer", "subword", when=lambda c: "subword" in c.data.tokenizers)
     ] = "unigram"
     """model of the tokenizer when it is trained on the training corpus"""
-    lowercase: Annotated[
-        bool, AppliesIf("data.tokenizer", "unicode", when=lambda c: "unicode" in c.data.tokenizers)
-    ] = False
+    lowercase: Annotated[bool, WITH_UNICODE] = False
     """convert text to lower case"""
-    normalize_apostrophes: Annotated[
-        bool, AppliesIf("data.tokenizer", "unicode", when=lambda c: "unicode" in c.data.tokenizers)
-    ] = False
+    normalize_apostrophes: Annotated[bool, WITH_UNICODE] = False
     """read typographic apostrophes within words (don’t) as typewriter apostrophes (don't)"""
     vocabulary: FilePath | None = None
     """vocabulary file, one word per line; null: built from the training corpus"""
@@ -139,28 +136,18 @@ class Data(Section):
     @property
     def source_text(self) -> TextSettings:
         """The tokenizer and the vocabulary of the source, or of both sides."""
-        processing = (
-            self.tokenizer,
-            self.tokenizer_file,
-            self.subword_model,
-            self.lowercase,
-            self.normalize_apostrophes,
-        )
-        return TextSettings(*processing, self.vocabulary, self.vocabulary_size)
+        return TextSettings(*(getattr(self, name) for name in TextSettings._fields))
 
     @property
     def target_text(self) -> TextSettings:
         """The tokenizer and the vocabulary of the target."""
         if self.has_shared_vocabulary:
             return self.source_text
-        return TextSettings(
-            self.target_tokenizer or self.tokenizer,
-            self.target_tokenizer_file,
-            self.subword_model,
-            self.lowercase,
-            self.normalize_apostrophes,
-            self.target_vocabulary,
-            self.target_vocabulary_size or self.vocabulary_size,
+        return self.source_text._replace(
+            tokenizer=self.target_tokenizer or self.tokenizer,
+            tokenizer_file=self.target_tokenizer_file,
+            vocabulary=self.target_vocabulary,
+            vocabulary_size=self.target_vocabulary_size or self.vocabulary_size,
         )
 
     def problems(self) -> Iterator[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +85,7 @@ def parse_config(
         settings: Keys of earlier versions are renamed.
         where: Origin of the settings, for error messages.
         overrides: ``section.key=value`` strings; values are JSON or plain text.
-        warn: Whether to warn about renamed keys and unused values in the settings; those in overrides always cause a
+        warn: Whether to warn about renamed keys and unused values in the settings; in overrides they always cause a
             warning.
         option: The option that gave the overrides, for error messages.
 
@@ -105,7 +106,10 @@ def parse_config(
     warnings += override_warnings
     for warning in warnings:
         logger.warning("%s", warning)
-    before = _validated(upgrade_settings(original, where)[0]) if overrides else None
+    before = None
+    if overrides:
+        with suppress(ValidationError):
+            before = Config.model_validate(upgrade_settings(original, where)[0])
     try:
         config = Config.model_validate(settings)
     except ValidationError as error:
@@ -118,14 +122,6 @@ def parse_config(
         if warn or causes:
             logger.warning("%s: %s", " ".join(causes) or where, unused)
     return config
-
-
-def _validated(settings: dict[str, Any]) -> Config | None:
-    """The configuration, or None if the settings are invalid."""
-    try:
-        return Config.model_validate(settings)
-    except ValidationError:
-        return None
 
 
 def _rejected(overrides: Sequence[str], error: ValidationError) -> Sequence[str]:

@@ -158,7 +158,7 @@ class LanguageModelsRequire(NamedTuple):
 
 
 def conditions(field: FieldInfo) -> list[AppliesIf]:
-    """When a setting applies."""
+    """The conditions under which a setting applies."""
     return [each for each in field.metadata if isinstance(each, AppliesIf)]
 
 
@@ -203,6 +203,6 @@ class Section(BaseModel):
     def __get_pydantic_json_schema__(cls, core_schema: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
         reference = handler(core_schema)
         for name, schema in handler.resolve_ref_schema(reference).get("properties", {}).items():
-            if "description" in schema:  # and not in that of another section
+            if "description" in schema:  # and not in the schema of another section
                 schema["description"] = describe(cls.model_fields[name], conditions(cls.model_fields[name]))
         return reference

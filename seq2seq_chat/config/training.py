@@ -25,8 +25,8 @@ WITH_VALIDATION = AppliesIf("data.validation", unless=[None])
 class Truncation(NamedTuple):
     """How truncated backpropagation through time divides a stream (Williams & Peng 1990; Sutskever 2013).
 
-    Every ``forward`` tokens there is an update, and its gradient goes back ``backward`` tokens. It is that of the loss
-    of the last min(forward, backward) tokens: no token counts twice, and none whose own step the gradient does not
+    Every ``forward`` tokens there is an update, and its gradient goes back ``backward`` tokens: the gradient of the
+    loss of the last min(forward, backward) tokens: no token counts twice, and none whose own step the gradient does not
     reach.
     """
 

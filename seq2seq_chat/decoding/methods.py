@@ -43,7 +43,7 @@ def find_hypotheses(
     Args:
         inputs: the model and its limits.
         decoding: what the graph is made for: the method, its beam width, groups and end.
-        parameters: the other settings, and a beam width of at most that of the graph.
+        parameters: the other settings, and a beam width that does not exceed the width of the graph.
         uniform: random numbers for sampling in [0, 1), [batch, n, steps]; n hypotheses are sampled, at least one.
     """
     inputs = inputs._replace(logit_rules=configured_rules(parameters))
@@ -140,7 +140,7 @@ def sample_words(probabilities: tf.Tensor, uniform: tf.Tensor) -> tf.Tensor:
 
 
 def beam_search(inputs: SearchInputs, decoding: Decoding, parameters: SearchParameters) -> Hypotheses:
-    """The ``n_best`` hypotheses of each utterance; those that do not exist have a score of -inf.
+    """The ``n_best`` hypotheses of each utterance; one that does not exist has a score of -inf.
 
     See :func:`seq2seq_chat.search.methods.beam_search`, and :func:`find_hypotheses` for the arguments.
     """

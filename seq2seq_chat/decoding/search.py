@@ -47,7 +47,7 @@ class PartialHypotheses(NamedTuple):
 
     @classmethod
     def empty(cls, scores: tf.Tensor, steps: int, source_steps: int | tf.Tensor) -> PartialHypotheses:
-        """Hypotheses before their first word. scores: [batch, n]; those of -inf do not exist."""
+        """Hypotheses before their first word. scores: [batch, n]; -inf for one that does not exist."""
         zeros, rows = tf.zeros_like(scores, tf.int32), tf.size(scores)
         rows_of_words = tf.reshape(tf.range(rows), tf.shape(scores))[:, :, tf.newaxis] + tf.zeros(steps, tf.int32)
         hypotheses = Hypotheses(
@@ -219,7 +219,7 @@ def search_loop(
 
 
 def first_active(inputs: SearchInputs, width: int, groups: int = 1) -> ActiveHypotheses:
-    """Before the first word: one hypothesis for each group of each utterance."""
+    """The hypotheses before the first word: one for each group of each utterance."""
     rows = tf.range(inputs.batch * groups) * (width // groups)
     return ActiveHypotheses(rows, repeat_rows(inputs.state, groups), repeat_rows(inputs.memory, groups))
 

@@ -6,6 +6,7 @@ talks in a browser, without a server.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,14 +19,16 @@ class ExportError(UserError):
     """The output folder cannot be used."""
 
 
-def ensure_empty(folder: Path) -> None:
-    """Raise ExportError if ``folder`` exists and is not an empty folder, or is inaccessible."""
+def empty_folder(folder: str | Path) -> Path:
+    """The absolute path of an empty folder, or of one that does not exist. Raises ExportError if it is another."""
+    folder = Path(os.path.abspath(folder))
     try:
         is_empty_folder = folder.is_dir() and not any(folder.iterdir())
         if not is_empty_folder and (folder.exists() or folder.is_symlink()):
             raise ExportError(f"--output {folder} already exists; choose another folder")
     except OSError as error:
         raise ExportError(f"--output {folder}: {error.strerror}; choose another folder") from error
+    return folder
 
 
 @contextmanager
@@ -39,9 +42,4 @@ def new_folder(folder: Path) -> Iterator[Path]:
         with atomic_folder(folder) as temporary:
             yield temporary
     except OSError as error:
-        raise unwritable(folder, error.strerror) from error
-
-
-def unwritable(folder: Path, reason: str | None) -> ExportError:
-    """The error of a folder that cannot be written."""
-    return ExportError(f"--output {folder} could not be written: {reason}; choose another folder")
+        raise ExportError(f"--output {folder} could not be written: {error.strerror}; choose another folder") from error

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 from collections.abc import Collection, Mapping
 from importlib import metadata
 from pathlib import Path
@@ -18,7 +17,7 @@ from seq2seq_chat.checkpoint.arrays import read_weights
 from seq2seq_chat.config import Config
 from seq2seq_chat.engines.onnx.manifest import write_manifest
 from seq2seq_chat.engines.onnx.writer import describe_graphs, model_graphs
-from seq2seq_chat.export import ExportError, ensure_empty, new_folder
+from seq2seq_chat.export import ExportError, empty_folder, new_folder
 from seq2seq_chat.runs.model_card import write_model_card
 from seq2seq_chat.runs.run import LATEST, Run
 from seq2seq_chat.system.errors import EVALUATION_PACKAGES
@@ -55,8 +54,7 @@ def export_onnx(
         ExportError: The folder exists and is not empty, or cannot be written; the model is too large.
         RunError, MismatchError: The run cannot be loaded.
     """
-    folder, config = Path(os.path.abspath(folder)), run.config
-    ensure_empty(folder)
+    folder, config = empty_folder(folder), run.config
     trained = read_weights(run, snapshot)
     graphs = model_graphs(config, trained.arrays, quantize)
     about = {

@@ -90,38 +90,33 @@ class Sent2Vec:
             reason = getattr(error, "strerror", None) or "the file is empty"
             raise Sent2VecError(f"{path}: could not read the Sent2Vec model: {reason}") from None
         try:
-            return cls._parse(mapped)
-        except _UnsupportedError as error:
-            raise Sent2VecError(f"{path}: {error}") from None
+            return cls._parse(mapped, path)
         except (struct.error, IndexError, ValueError):
             raise Sent2VecError(
                 f"{path}: the Sent2Vec model is truncated or damaged; download or train it again"
             ) from None
 
     @classmethod
-    def _parse(cls, mapped: mmap.mmap) -> Sent2Vec:
+    def _parse(cls, mapped: mmap.mmap, path: str | Path) -> Sent2Vec:
         if len(mapped) < 8 or struct.unpack_from("<i", mapped)[0] != MAGIC:
-            gzipped = mapped[:2] == b"\x1f\x8b"
-            raise _UnsupportedError(
-                "the file is compressed; decompress it with gunzip"
-                if gzipped
-                else "not a binary Sent2Vec model (*.bin)"
-            )
+            if mapped[:2] == b"\x1f\x8b":
+                raise Sent2VecError(f"{path}: the file is compressed; decompress it with gunzip")
+            raise Sent2VecError(f"{path}: not a binary Sent2Vec model (*.bin)")
         version = struct.unpack_from("<i", mapped, 4)[0]
         if version not in VERSIONS:
-            raise _UnsupportedError(
-                f"version {version} of the format is not supported, only 11 and 12; train the model again"
+            raise Sent2VecError(
+                f"{path}: version {version} of the format is not supported, only 11 and 12; train the model again"
             )
         arguments = Arguments(*_ARGUMENTS.unpack_from(mapped, 8))
         if arguments.model != SENT2VEC:
-            raise _UnsupportedError(
-                f"a fastText model of kind {arguments.model}, not a Sent2Vec model (kind {SENT2VEC})"
+            raise Sent2VecError(
+                f"{path}: a fastText model of kind {arguments.model}, not a Sent2Vec model (kind {SENT2VEC})"
             )
         offset = 8 + _ARGUMENTS.size
         size, nwords, _, _, pruned = struct.unpack_from("<3i2q", mapped, offset)
         offset += struct.calcsize("<3i2q")
         if pruned != -1 or nwords != size:
-            raise _UnsupportedError("models with labels or a pruned dictionary are not supported")
+            raise Sent2VecError(f"{path}: models with labels or a pruned dictionary are not supported")
         if arguments.dim < 1 or arguments.bucket < 0 or size < 0:
             raise ValueError("invalid sizes")
         words: dict[str, int] = {}
@@ -134,7 +129,7 @@ class Sent2Vec:
         quantized, rows, columns = struct.unpack_from("<?2q", mapped, offset)
         offset += struct.calcsize("<?2q")
         if quantized:
-            raise _UnsupportedError("quantized models are not supported; use the original model")
+            raise Sent2VecError(f"{path}: quantized models are not supported; use the original model")
         if rows < nwords + arguments.bucket or columns != arguments.dim:  # official files have one extra row
             raise ValueError("the matrix does not match the arguments")
         vectors = np.frombuffer(mapped, dtype="<f4", count=rows * columns, offset=offset).reshape(rows, columns)
@@ -190,7 +185,7 @@ def concatenate(sentences: Iterable[Sequence[int]]) -> tuple[npt.NDArray[np.int6
 def ngram_rows(
     ids: npt.NDArray[np.int64], sentence_of: npt.NDArray[np.int64], arguments: Arguments, words: int
 ) -> Iterator[tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]]:
-    """For n = 2 to ``word_ngrams``, the rows of the n-grams that begin at each word, by a 64-bit hash.
+    """The rows of the n-grams that begin at each word, by a 64-bit hash, for n = 2 to ``word_ngrams``.
 
     Args:
         ids, sentence_of: of :func:`concatenate`.
@@ -204,7 +199,3 @@ def ngram_rows(
         codes = codes[:-1] * np.uint64(HASH_FACTOR) + following[n - 1 :]  # modulo 2^64
         rows = words + (codes % np.uint64(arguments.bucket)).astype(np.int64)
         yield rows, sentence_of[: len(rows)] == sentence_of[n - 1 :]
-
-
-class _UnsupportedError(Exception):
-    """An intact model of a kind that is not supported."""

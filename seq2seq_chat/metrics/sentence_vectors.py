@@ -21,7 +21,7 @@ import hashlib
 import json
 import logging
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -306,8 +306,13 @@ def _fingerprint(run: Run) -> str:
 
 
 def _train(run: Run, path: Path) -> None:
+    """Train on the known words of evenly spaced training targets, and write the model."""
+    data, codecs = run.config.data, run.codecs
     try:
-        trained = train_sent2vec(training_utterances(run, MAX_UTTERANCES), seed=run.config.seed)
+        corpus = Dataset.open(data.train, codecs, data)
+        targets = corpus.targets(evenly_spaced(len(corpus), MAX_UTTERANCES))
+        utterances = (codecs.target.words(ids[ids != UNKNOWN].tolist()) for ids in targets)
+        trained = train_sent2vec(utterances, seed=run.config.seed)
     except UserError as error:
         raise UserError(
             f"could not train sentence vectors ({error}); specify a Sent2Vec model with --sent2vec FILE"
@@ -315,11 +320,3 @@ def _train(run: Run, path: Path) -> None:
     with as_user_error(path):
         path.parent.mkdir(parents=True, exist_ok=True)
     trained.model.save(path, trained.counts, trained.output)
-
-
-def training_utterances(run: Run, limit: int) -> Iterator[list[str]]:
-    """The known words of up to ``limit`` evenly spaced training targets."""
-    data, codecs = run.config.data, run.codecs
-    corpus = Dataset.open(data.train, codecs, data)
-    for ids in corpus.targets(evenly_spaced(len(corpus), limit)):
-        yield codecs.target.words(ids[ids != UNKNOWN].tolist())

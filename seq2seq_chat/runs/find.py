@@ -59,10 +59,8 @@ def find_run(name: str, results: str | Path = "results") -> Run:
     if _is_damaged(Path(name)):
         raise RunError(missing_file(Run(name).path, "config.json"))
     runs = list_runs(results)
-    try:
+    with suppress(NoSuchRun):
         return match_run(name, runs)
-    except NoSuchRun:
-        pass
     with suppress(NoSuchRun):
         damaged = match_run(name, [Run(folder) for folder in _folders(results) if _is_damaged(folder)])
         raise RunError(missing_file(damaged.path, "config.json"))
@@ -83,7 +81,7 @@ class NoSuchRun(RunError):
 
 
 def match_run(name: str, runs: Sequence[Run]) -> Run:
-    """Find a run among those listed, oldest first, by its name, a unique prefix of it, or "latest".
+    """Find a run in a list, oldest first, by its name, a unique prefix of it, or "latest".
 
     Raises:
         NoSuchRun: No run has this name.
@@ -108,7 +106,7 @@ def match_run(name: str, runs: Sequence[Run]) -> Run:
 
 
 def list_runs(results: str | Path = "results") -> list[Run]:
-    """List the runs in a folder, oldest first; those without a time in their names come before all others."""
+    """List the runs in a folder, oldest first; runs without a time in their names come before all others."""
     return [Run(folder) for folder in _folders(results) if _has_config(folder)]
 
 

@@ -78,7 +78,9 @@ def new_experiments(base: str | Path, axes: Sequence[Axis], folder: str | Path) 
         experiments.append(
             Experiment(Path(folder) / f"{name}.json", load_config(base, overrides, warn=False, option="--grid"))
         )
-    _ensure_distinct(experiments)
+    names = [path.name for path, _ in experiments]
+    if duplicate := next((name for name in names if names.count(name) > 1), None):
+        raise UserError(f"two experiments would be called {duplicate}; list each value once, and use shorter names")
     for path, config in experiments:
         if path.exists() and load_config(path, warn=False) != config:
             raise UserError(f"{path} already holds another experiment; choose another --output, or remove it")
@@ -166,13 +168,6 @@ def _name(base: str, settings: dict[str, Any]) -> str:
     name = "_".join([base, *(re.sub(r"[^A-Za-z0-9._-]+", "-", part).strip("-") for part in parts)])
     assert re.match(RUN_NAME, name), name
     return name[:100]
-
-
-def _ensure_distinct(experiments: Sequence[Experiment]) -> None:
-    names = [path.name for path, _ in experiments]
-    duplicate = next((name for name in names if names.count(name) > 1), None)
-    if duplicate is not None:
-        raise UserError(f"two experiments would be called {duplicate}; list each value once, and use shorter names")
 
 
 def _identity(config: Config) -> dict[str, Any]:

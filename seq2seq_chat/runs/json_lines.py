@@ -1,4 +1,4 @@
-"""Files of one JSON object a line. Those of metrics.jsonl and samples.jsonl have a ``step`` each.
+"""Files of one JSON object a line; the objects of metrics.jsonl and samples.jsonl have a ``step``.
 
 They may be read while a process is writing them: a line that is incomplete or damaged is skipped.
 """
@@ -18,7 +18,7 @@ from seq2seq_chat.system.files import as_user_error, atomic_write
 
 
 class JsonLinesWriter:
-    """Appends lines to a file, and removes those that a resumed training will write again."""
+    """Appends lines to a file, and removes lines that a resumed training will write again."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

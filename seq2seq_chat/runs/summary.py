@@ -6,6 +6,7 @@ import json
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -162,10 +163,8 @@ def _last_change(run: Run) -> float:
     """Modification time of the newest file that a training run writes; 0 if there is none."""
     times = [0.0]
     for path in (run.path / "config.json", run.metrics_file, run.path / "end.json"):
-        try:
+        with suppress(OSError):
             times.append(path.stat().st_mtime)
-        except OSError:
-            continue
     return max(times)
 
 
@@ -176,7 +175,7 @@ class Comparison(NamedTuple):
     """A table with a column for each run."""
 
     runs: list[str]
-    settings: dict[str, list[Any]]  # only those that differ
+    settings: dict[str, list[Any]]  # only settings that differ
     figures: dict[str, list[Any]]  # None if a run has no such figure
 
 
@@ -243,7 +242,7 @@ def add_answer(run: Run, step: int, question: str, reply: str) -> None:
 def unanswered_steps(run: Run, questions: Sequence[str], answers: Mapping[int, Mapping[str, str]]) -> list[int]:
     """The steps of weights that have not replied to all questions.
 
-    Those that training deletes next are first: checkpoints, the oldest first, and then snapshots, the newest first.
+    Weights that training deletes next are first: checkpoints, the oldest first, and then snapshots, the newest first.
     """
     kept = {snapshot_step(name) for name in run.snapshots()}
     steps = sorted(run.saved_steps(), key=lambda step: (step in kept, -step if step in kept else step))

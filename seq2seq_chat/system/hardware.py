@@ -48,7 +48,7 @@ def _cpu_quota() -> float:
 @functools.cache
 def processor_flags() -> frozenset[str]:
     """Instruction set extensions by their Linux names; empty on other systems."""
-    return frozenset((_cpuinfo("flags") or "").split())
+    return frozenset((_find_value("cpuinfo", "flags") or "").split())
 
 
 def uses_avx2_kernels() -> bool:
@@ -59,16 +59,15 @@ def uses_avx2_kernels() -> bool:
 
 def processor_name() -> str:
     """Model of the processor."""
-    return _cpuinfo("model name") or platform.processor() or platform.machine()
+    return _find_value("cpuinfo", "model name") or platform.processor() or platform.machine()
 
 
-def _cpuinfo(key: str) -> str | None:
-    try:
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+def _find_value(file: str, key: str) -> str | None:
+    """The first value of a key in a file of /proc; None if there is no such key or file, as on other systems."""
+    with contextlib.suppress(OSError):
+        for line in Path("/proc", file).read_text(encoding="utf-8").splitlines():
             if line.partition(":")[0].strip() == key:
                 return line.partition(":")[2].strip()
-    except OSError:
-        pass
     return None
 
 
@@ -122,20 +121,13 @@ def _gpu_remedy() -> str:
 def available_memory() -> float:
     """Bytes available to TensorFlow: of the first GPU if there is one, else of the machine or its container."""
     if gpu_names():
-        gpu_memory = _gpu_memory()
-        if gpu_memory is not None:
-            return gpu_memory
+        with contextlib.suppress(ImportError, RuntimeError):
+            from tensorflow.python.client import device_lib  # the only way to get the size without allocating all of it
+
+            devices = device_lib.list_local_devices()
+            if sizes := [device.memory_limit for device in devices if device.device_type == "GPU"]:
+                return float(sizes[0])
     return free_memory()
-
-
-def _gpu_memory() -> float | None:
-    try:
-        from tensorflow.python.client import device_lib  # the only way to get the size without allocating all of it
-
-        sizes = [device.memory_limit for device in device_lib.list_local_devices() if device.device_type == "GPU"]
-        return float(sizes[0]) if sizes else None
-    except (ImportError, RuntimeError):
-        return None
 
 
 def free_memory() -> float:
@@ -149,13 +141,8 @@ def free_memory() -> float:
 
 
 def _machine_memory() -> float:
-    try:
-        for line in Path("/proc/meminfo").read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                return float(line.split()[1]) * 1024
-    except OSError:
-        pass
-    return math.inf
+    kibibytes = (_find_value("meminfo", "MemAvailable") or "inf").split()[0]
+    return float(kibibytes) * 1024
 
 
 def _read_number(path: Path) -> float | None:

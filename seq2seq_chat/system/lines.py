@@ -89,7 +89,7 @@ class TextFile:
 
     Args:
         path: The file.
-        checksums: Of its parts, from :func:`part_checksums`, which they are compared with when they are read.
+        checksums: What its parts are compared with when they are read, from :func:`part_checksums`.
 
     Raises:
         OSError: The file cannot be opened.

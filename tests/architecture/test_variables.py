@@ -1,4 +1,4 @@
-"""Names and shapes of variables, against those of the models that TensorFlow builds; and the memory of training."""
+"""Names and shapes of variables, as in the models that TensorFlow builds; and the memory of training."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import textwrap
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,12 +29,13 @@ from seq2seq_chat.model.output import WordSampler
 from seq2seq_chat.text.vocabulary import EOS, PAD
 from seq2seq_chat.training.optimizers import build_optimizer
 from seq2seq_chat.training.step import TrainingStep
+from tests.conftest import REPOSITORY
 
-CONFIG = Path(__file__).parents[2] / "configs" / "thesis_reddit.json"
+CONFIG = REPOSITORY / "configs" / "thesis_reddit.json"
 SHORT = ["model.encoder_steps=4", "model.decoder_steps=4"]  # for the gradient check
 ALIGNED_STEPS = 240  # after which attention is aligned
-SMALL = [*SHORT, "model.hidden_size=32", "model.embedding_size=16", "model.projection_size=16"]  # for that of learning
-SMALL += ["data.vocabulary_size=600", "training.batch_size=16"]
+SIZES = {"model.hidden_size": 32, "model.embedding_size": 16, "model.projection_size": 16, "training.batch_size": 16}
+SMALL = [*SHORT, "data.vocabulary_size=600", *(f"{key}={size}" for key, size in SIZES.items())]  # to check learning
 FAST_CHECKS = ["initial-loss", "gradients", "padding", "decoding"]
 
 
@@ -49,45 +50,37 @@ def no_attention_mask(patch: pytest.MonkeyPatch, folder: Path) -> None:
 
 
 def reinitialized_after_loading(patch: pytest.MonkeyPatch, folder: Path) -> None:
-    patch_fresh_processes(
-        patch,
-        folder,
-        """
-        for variable in variables:
+    fault = """
+        for variable in result.model.trainable_variables:
             variable.assign(variable * 0 + 0.01)
-        """,
-    )
+    """
+    patch_fresh_processes(patch, folder, "engines.tensorflow.engine", "load_trained_model", fault)
 
 
 def source_and_target_embeddings_swapped_at_load(patch: pytest.MonkeyPatch, folder: Path) -> None:
-    patch_fresh_processes(
-        patch,
-        folder,
-        """
-        named = {variable.name: variable for variable in variables}
+    fault = """
+        named = {variable.name: variable for variable in result.model.trainable_variables}
         source, target = named["embedding/source:0"], named["embedding/target:0"]
         old_source = source.numpy()
         source.assign(target)
         target.assign(old_source)
-        """,
-    )
-
-
-def patch_fresh_processes(patch: pytest.MonkeyPatch, folder: Path, fault: str) -> None:
-    """Make every Python process started from now on run ``fault`` after loading variables."""
-    code = """
-        from seq2seq_chat.engines.tensorflow import engine as restore
-
-        original = restore.load_trained_model
-
-        def load_trained_model(run, snapshot=None):
-            trained = original(run, snapshot)
-            variables = list(trained.model.trainable_variables)
     """
-    after = textwrap.indent(textwrap.dedent(fault), "    ")
-    end = "\n    return trained\n\nrestore.load_trained_model = load_trained_model\n"
-    (folder / "sitecustomize.py").write_text(textwrap.dedent(code) + after + end)
-    patch.setenv("PYTHONPATH", f"{folder}{os.pathsep}{CONFIG.parents[1]}")
+    patch_fresh_processes(patch, folder, "engines.tensorflow.engine", "load_trained_model", fault)
+
+
+def patch_fresh_processes(patch: pytest.MonkeyPatch, folder: Path, module: str, function: str, fault: str) -> None:
+    """Make a function do ``fault`` with its arguments and its result in Python processes started from now on."""
+    code = f"""
+    from seq2seq_chat.{module.rpartition(".")[0]} import {module.rpartition(".")[2]} as module
+    original = module.{function}
+
+    def {function}(*arguments, **options):
+        result = original(*arguments, **options)
+    """
+    code = textwrap.dedent(code) + textwrap.indent(textwrap.dedent(fault), "    ")
+    end = f"\n    return result\n\nmodule.{function} = {function}\n"
+    (folder / "sitecustomize.py").write_text(code + end, encoding="utf-8")
+    patch.setenv("PYTHONPATH", f"{folder}{os.pathsep}{REPOSITORY}")
 
 
 def end_marker_missing_from_the_loss(patch: pytest.MonkeyPatch, folder: Path) -> None:
@@ -226,8 +219,8 @@ def test_fault_is_caught(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert failed_checks(CheckContext(load_config(CONFIG, overrides), tmp_path), [check]) == {check}
 
 
-def failed_checks(context: CheckContext, only: Iterable[str]) -> set[str]:
-    return {check.name for check in run_checks(context, sorted(only)) if not check.result.passed}
+def failed_checks(context: CheckContext, only: Sequence[str] = ()) -> set[str]:
+    return {check.name for check in run_checks(context, only) if not check.result.passed}
 
 
 @pytest.mark.slow

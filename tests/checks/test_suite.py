@@ -26,6 +26,8 @@ from seq2seq_chat.config import Config, parse_config
 from seq2seq_chat.data.corpus_file import bundled_conversations, write_conversations
 from seq2seq_chat.system.errors import UserError
 
+Sizes = tuple[int, int, int | None]  # of the hidden layer, an embedding and the projection
+
 
 def configuration(folder: Path, **model: object) -> Config:
     settings = {
@@ -97,26 +99,20 @@ def test_alignment_by_hand() -> None:
 
 
 @pytest.mark.parametrize(
-    ("model", "full_size", "expected"),
+    ("sizes", "tied", "full_size", "expected"),
     [
-        ({"hidden_size": 2048, "embedding_size": 1024, "projection_size": None}, False, (64, 48, None)),
-        ({"hidden_size": 2048, "embedding_size": 1024, "projection_size": None}, True, (2048, 1024, None)),
-        (
-            {"hidden_size": 512, "embedding_size": 40, "projection_size": 40, "tie_embeddings": True},
-            False,
-            (64, 40, 40),
-        ),
-        (
-            {"hidden_size": 512, "embedding_size": 512, "projection_size": None, "tie_embeddings": True},
-            False,
-            (64, 64, None),  # tied embeddings keep the size of the output
-        ),
+        ((2048, 1024, None), False, False, (64, 48, None)),
+        ((2048, 1024, None), False, True, (2048, 1024, None)),
+        ((512, 40, 40), True, False, (64, 40, 40)),
+        ((512, 512, None), True, False, (64, 64, None)),  # tied embeddings keep the size of the output
     ],
 )
 def test_small_config_keeps_the_architecture(
-    tmp_path: Path, model: dict[str, Any], full_size: bool, expected: tuple[int, int, int | None]
+    tmp_path: Path, sizes: Sizes, tied: bool, full_size: bool, expected: Sizes
 ) -> None:
-    context = CheckContext(configuration(tmp_path, layers=2, **model), tmp_path, full_size=full_size)
+    model = dict(zip(("hidden_size", "embedding_size", "projection_size"), sizes, strict=True))
+    config = configuration(tmp_path, layers=2, tie_embeddings=tied, **model)
+    context = CheckContext(config, tmp_path, full_size=full_size)
     small = context.small_config(100, hidden_size=64, embedding_size=48, steps=9)
     assert (small.model.hidden_size, small.model.embedding_size, small.model.projection_size) == expected
     assert (small.model.layers, small.model.attention) == (2, "additive")
@@ -143,16 +139,17 @@ def test_results_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, c
     def broken(context: CheckContext, progress: object) -> CheckResult:
         raise UserError("the disk is full")
 
-    monkeypatch.setattr(suite, "CHECKS", {"broken": broken, "good": good, "bad": bad})
-    failed, *checks = run_checks(CheckContext(configuration(tmp_path), tmp_path))
+    checks = {each.__name__: suite.Check(each, "nothing") for each in (broken, good, bad)}
+    monkeypatch.setattr(suite, "CHECKS", checks)
+    failed, *completed = run_checks(CheckContext(configuration(tmp_path), tmp_path))
     assert (failed.name, failed.result.passed, failed.result.detail) == ("broken", False, "the disk is full")
     printed = capsys.readouterr().out
     assert "passed  good: 0.5 (required: ≤ 1)" in printed and "FAILED  bad: 7 (required: ≤ 1)" in printed
-    table = summary([*checks, checks[0]._replace(result=checks[0].result._replace(measured="nats " * 50))])
+    table = summary([*completed, completed[0]._replace(result=completed[0].result._replace(measured="nats " * 50))])
     assert max(map(len, table.splitlines())) == 80
     assert "1 of 3 checks failed: bad" in table
-    assert summary(checks[:1]).endswith("all checks passed, in 0:00")
-    write_results(checks, tmp_path / "checks.json")
+    assert summary(completed[:1]).endswith("all checks passed, in 0:00")
+    write_results(completed, tmp_path / "checks.json")
     written = json.loads((tmp_path / "checks.json").read_text())
     assert written["passed"] is False
     assert [(c["check"], c["passed"], c["figure"], c["threshold"]) for c in written["checks"]] == [
@@ -170,7 +167,8 @@ def test_exit_status(
     if not missing:
         for name in ("train", "test"):
             write_conversations(tmp_path / f"{name}.txt", [("a", "b")])
-    checks = {"good": lambda *_: CheckResult(True, "0", "0"), "other": lambda *_: CheckResult(bool(passed), "1", "0")}
+    results = {"good": CheckResult(True, "0", "0"), "other": CheckResult(bool(passed), "1", "0")}
+    checks = {name: suite.Check(lambda *_, each=each: each, "nothing") for name, each in results.items()}
     monkeypatch.setattr(suite, "CHECKS", checks)
     (tmp_path / "checked.json").write_text(configuration(tmp_path).to_json(), encoding="utf-8")
     result = cli("check", tmp_path / "checked.json", "--results", tmp_path, "--json", tmp_path / "results.json")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,11 +10,12 @@ import numpy as np
 import pytest
 
 from seq2seq_chat.checks.check_context import CheckContext
-from seq2seq_chat.checks.suite import TEXT_CHECKS, run_checks
+from seq2seq_chat.checks.suite import checks_of, run_checks
 from seq2seq_chat.config import Config, parse_config
 from seq2seq_chat.data.running_text import Streams, TextBatch
 from seq2seq_chat.model.language_model import LanguageModel
-from tests.conftest import REPOSITORY, run_command
+from tests.checks.test_faults import failed_checks, patch_fresh_processes
+from tests.conftest import run_command
 
 TEXT = "the cat sat on the mat.\nthe dog sat on the log, and the frog saw both.\n" * 60
 
@@ -33,10 +32,6 @@ def configuration(folder: Path, seed: int = 1, **model: Any) -> Config:
         "training": {"batch_size": 8, "bptt_forward": 20},
     }
     return parse_config(settings, "test")
-
-
-def failed_checks(context: CheckContext, *only: str) -> set[str]:
-    return {check.name for check in run_checks(context, only) if not check.result.passed}
 
 
 @pytest.mark.slow
@@ -68,21 +63,12 @@ def targets_are_the_inputs(patch: pytest.MonkeyPatch, folder: Path) -> None:
 
 
 def state_is_lost_when_loading(patch: pytest.MonkeyPatch, folder: Path) -> None:
-    code = """
-    from seq2seq_chat.model import variables as module
-    original = module.load_variables
-
-    def load_variables(path, variables, **options):
-        metadata = original(path, variables, **options)
-        for variable in variables:
+    fault = """
+        for variable in arguments[1]:
             if variable.name.startswith("state/"):
                 variable.assign(variable * 0)
-        return metadata
-
-    module.load_variables = load_variables
     """
-    (folder / "sitecustomize.py").write_text(textwrap.dedent(code), encoding="utf-8")
-    patch.setenv("PYTHONPATH", f"{folder}{os.pathsep}{REPOSITORY}")
+    patch_fresh_processes(patch, folder, "model.variables", "load_variables", fault)
 
 
 def state_is_kept_from_the_prompt_only(patch: pytest.MonkeyPatch, folder: Path) -> None:
@@ -107,7 +93,7 @@ def test_a_fault_is_caught(
     context = CheckContext(configuration(tmp_path), tmp_path)
     monkeypatch.setattr("seq2seq_chat.checks.reply_tasks.RECITING_STEPS", 240)
     fault(monkeypatch, tmp_path)
-    assert failed_checks(context, check) == {check}
+    assert failed_checks(context, [check]) == {check}
 
 
 def test_the_data_of_a_text_that_is_too_short(tmp_path: Path) -> None:
@@ -119,8 +105,8 @@ def test_the_data_of_a_text_that_is_too_short(tmp_path: Path) -> None:
 
 
 def test_checks_that_do_not_apply_are_refused(tmp_path: Path) -> None:
-    path = tmp_path / "config.json"
-    path.write_text(configuration(tmp_path).to_json(), encoding="utf-8")
+    path, config = tmp_path / "config.json", configuration(tmp_path)
+    path.write_text(config.to_json(), encoding="utf-8")
     result = run_command("check", path, "--only", "alignment", "--results", tmp_path)
-    expected = f"--only alignment: no such check for task language_model; choose from {', '.join(TEXT_CHECKS)}"
+    expected = f"--only alignment: no such check for task language_model; choose from {', '.join(checks_of(config))}"
     assert result.error_message == expected

@@ -155,14 +155,52 @@ def test_an_invalid_training_is_rejected_and_leaves_nothing(
     assert not list((invalid_files / "results").glob("*"))
 
 
-def test_a_missing_configuration_run_or_folder(cli: Cli, tiny_config: Path, invalid_files: Path) -> None:
-    assert cli("train", "none.json").error_message == "none.json: no such configuration file"
-    assert cli("train", invalid_files).error_message == f"{invalid_files} is a folder; name a configuration file"
-    assert "specify a CONFIG to train, or a RUN to --resume" in cli("train").error_message
-    assert cli("train", tiny_config, "--resume", "").error_message.startswith("the name of the run is empty")
-    result = cli("train", tiny_config, "--results", invalid_files / "words.txt" / "results")
-    assert "could not be written: Not a directory" in result.error_message
-    assert not (invalid_files / "results").exists()
+REFUSED = [  # commands in the folder of invalid files, and a part of the message
+    ("train none.json", "none.json: no such configuration file"),
+    ("train {folder}", "{folder} is a folder; name a configuration file"),
+    ("train", "specify a CONFIG to train, or a RUN to --resume"),
+    ("train {config} --resume=", "the name of the run is empty"),
+    ("train {config} --results words.txt/results", "could not be written: Not a directory"),
+    *(
+        (f"{verb} {{run}} --snapshot={name}", f"has no snapshot {name!r}; available: 10, 20, best, latest")
+        for verb in ("chat", "evaluate")
+        for name in ("30", "../../checkpoints", "")
+    ),
+    ("chat {run} --beam-width 3 --n-best 4", "n_best is 4, but beam search has 3 hypotheses; use beam search with a"),
+    ("chat {run} --n-best 0", "--n-best"),
+    ("evaluate {run} --data none.txt --json figures.json", "none.txt does not exist"),
+    ("evaluate {run} --data lonely.txt --json figures.json", "lonely.txt has no sample"),
+    ("evaluate {run} --data latin.txt --json figures.json", "latin.txt, line 2: byte 9 of the text is not UTF-8"),
+]
+BEFORE_TENSORFLOW = [  # in the folder of a run, as far as it is read
+    ("train {config} --set data.train=none.txt", "none.txt does not exist"),
+    ("train {config} --set data.validation=none.txt", "none.txt does not exist"),
+    ("evaluate . --data none.txt", "none.txt does not exist"),
+    ("report . --data none.txt", "none.txt does not exist"),
+    ("evaluate . --json {folder}", "--json {folder} is a folder; name a file in it"),
+    ("check {config} --json {folder}", "--json {folder} is a folder; name a file in it"),
+    ("evaluate . --json none/figures.json", "figures.json: the folder does not exist"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), [*REFUSED, *BEFORE_TENSORFLOW])
+def test_a_command_is_refused_and_writes_nothing(
+    cli: Cli,
+    tiny_config: Path,
+    tiny_run: Path,
+    invalid_files: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: str,
+    message: str,
+) -> None:
+    if (arguments, message) in BEFORE_TENSORFLOW:
+        monkeypatch.setattr("seq2seq_chat.system.versions.load_tensorflow", lambda: pytest.fail("TensorFlow is loaded"))
+        shutil.copy(tiny_config, invalid_files / "config.json")
+    before, names = set(invalid_files.rglob("*")), {"config": tiny_config, "run": tiny_run, "folder": invalid_files}
+    result = cli(*arguments.format(**names).split(), stdin=b"hello\n")
+    assert message.format(**names) in result.error_message
+    assert result.out == ""
+    assert {path for path in invalid_files.rglob("*") if ".cache" not in str(path)} == before
 
 
 def test_a_run_instead_of_a_configuration(cli: Cli, tmp_path: Path) -> None:
@@ -172,30 +210,6 @@ def test_a_run_instead_of_a_configuration(cli: Cli, tmp_path: Path) -> None:
     for name in (str(run), run.name, "2026", "tiny", "latest"):
         message = cli("train", name, "--results", run.parent).error_message
         assert message == f"{name} is a run; to continue it: seq2seq-chat train --resume {name}"
-
-
-def test_a_missing_corpus_is_reported_before_tensorflow_is_loaded(
-    cli: Cli, tiny_config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("seq2seq_chat.system.versions.load_tensorflow", lambda: pytest.fail("TensorFlow is loaded"))
-    for key in ("data.train", "data.validation"):
-        assert "none.txt does not exist" in cli("train", tiny_config, "--set", f"{key}=none.txt").error_message
-    shutil.copy(tiny_config, tmp_path / "config.json")  # the folder of a run, as far as it is read
-    for verb in ("evaluate", "report"):
-        assert "none.txt does not exist" in cli(verb, tmp_path, "--data", "none.txt").error_message
-
-
-def test_a_training_stopped_before_its_first_step_leaves_nothing(
-    cli: Cli, tiny_config: Path, invalid_files: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def stop(*arguments: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("seq2seq_chat.training.assemble._report_devices_and_memory", stop)
-    result = cli("train", tiny_config)
-    saved = "no checkpoint was saved yet; start training again"
-    assert (result.status, result.err) == (130, f"\nseq2seq-chat: stopped; {saved}\n")
-    assert list((invalid_files / "results").iterdir()) == []
 
 
 # invalid runs
@@ -217,42 +231,6 @@ def test_a_run_that_is_unknown_or_without_its_configuration(cli: Cli, run_copy: 
     run_copy.rename(results.parent / "moved")
     for name in (damaged, damaged.name, "damaged", "2030", "latest"):
         assert message(name).startswith(f"run {damaged.name} is damaged: config.json is missing; restore it")
-
-
-@pytest.mark.parametrize("verb", ["chat", "evaluate"])
-def test_an_unknown_snapshot(cli: Cli, tiny_run: Path, verb: str) -> None:
-    for name in ("30", "../../checkpoints", ""):
-        result = cli(verb, tiny_run, "--snapshot", name)
-        assert result.error_message == (
-            f"run {tiny_run.name} has no snapshot {name!r}; available: 10, 20, best, latest"
-        )
-        assert result.out == ""
-
-
-def test_more_replies_than_hypotheses(cli: Cli, tiny_run: Path) -> None:
-    message = cli("chat", tiny_run, "--beam-width", 3, "--n-best", 4, stdin=b"hello\n").error_message
-    assert (
-        "n_best is 4, but beam search has 3 hypotheses; use beam search with a beam_width of at least n_best" in message
-    )
-    assert "--n-best" in cli("chat", tiny_run, "--n-best", 0).error_message
-
-
-def test_evaluating_on_an_invalid_corpus(cli: Cli, tiny_run: Path, invalid_files: Path) -> None:
-    for name, message in (("none.txt", "does not exist"), ("lonely.txt", "no sample"), ("latin.txt", "not UTF-8")):
-        result = cli("evaluate", tiny_run, "--data", name, "--json", "figures.json")
-        assert name in result.error_message and message in result.error_message
-        assert not (invalid_files / "figures.json").exists()
-
-
-def test_a_file_for_results_is_checked_before_tensorflow_is_loaded(
-    cli: Cli, tiny_run: Path, tiny_config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("seq2seq_chat.system.versions.load_tensorflow", lambda: pytest.fail("TensorFlow is loaded"))
-    for command in (["evaluate", tiny_run], ["check", tiny_config]):
-        message = cli(*command, "--json", tmp_path).error_message
-        assert message == f"--json {tmp_path} is a folder; name a file in it"
-    result = cli("evaluate", tiny_run, "--json", tmp_path / "none" / "figures.json")
-    assert "figures.json: the folder does not exist" in result.error_message
 
 
 def test_a_run_without_a_corpus_to_evaluate_on(cli: Cli, run_copy: Path) -> None:
@@ -519,24 +497,34 @@ def interrupt(*arguments: object, **options: object) -> None:
     raise KeyboardInterrupt
 
 
-def test_a_training_stopped_at_once_says_what_is_saved(
-    cli: Cli, run_copy: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("seq2seq_chat.training.experiment._start", interrupt)
-    saved = f"the checkpoint of step 20 is saved; resume with: seq2seq-chat train --resume {run_copy}"
-    assert cli("train", "--resume", run_copy) == (130, "", f"\nseq2seq-chat: stopped; {saved}\n")
+NOTHING = "no checkpoint was saved yet; start training again"
+AGAIN = "run the same command again to continue; finished replies are kept"
+RESUME = "the checkpoint of step 20 is saved; resume with: seq2seq-chat train --resume {run}"
 
 
 @pytest.mark.parametrize(
-    ("verb", "function"),
-    [("evaluate", "seq2seq_chat.report.evaluate.predict"), ("report", "seq2seq_chat.report.build.write_report")],
+    ("command", "function", "consequence"),
+    [
+        ("train {config}", "training.assemble._report_devices_and_memory", NOTHING),
+        ("train --resume {run}", "training.experiment._start", RESUME),
+        ("evaluate {run}", "report.evaluate.predict", AGAIN),
+        ("report {run}", "report.build.write_report", AGAIN),
+    ],
 )
-def test_an_interrupted_evaluation_says_that_it_resumes(
-    cli: Cli, run_copy: Path, monkeypatch: pytest.MonkeyPatch, verb: str, function: str
+def test_what_becomes_of_the_work_of_an_interrupted_command(
+    cli: Cli,
+    tiny_config: Path,
+    run_copy: Path,
+    invalid_files: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    command: str,
+    function: str,
+    consequence: str,
 ) -> None:
-    monkeypatch.setattr(function, interrupt)
-    remedy = "run the same command again to continue; finished replies are kept"
-    assert cli(verb, run_copy) == (130, "", f"\nseq2seq-chat: stopped; {remedy}\n")
+    monkeypatch.setattr(f"seq2seq_chat.{function}", interrupt)
+    result = cli(*command.format(config=tiny_config, run=run_copy).split())
+    assert (result.status, result.err) == (130, f"\nseq2seq-chat: stopped; {consequence.format(run=run_copy)}\n")
+    assert not list(invalid_files.glob("results/*")), "a training without a checkpoint leaves nothing"
 
 
 def test_the_place_of_results(cli: Cli, tiny_config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,6 @@
 import gzip
 import json
 import math
-import random
 import re
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import pytest
 
 from seq2seq_chat.checks.check_context import SAMPLE_CORPUS
 from seq2seq_chat.config import load_config
+from tests.cli.test_translation import translations
 from tests.conftest import REPOSITORY, Cli, shipped_configs
 
 EXPERIMENTS = shipped_configs()
@@ -47,22 +47,10 @@ def test_a_shipped_experiment_trains(cli: Cli, tmp_path: Path, experiment: Path)
     assert config["name"] == experiment.stem
 
 
-WORDS = {"one": "un", "two": "deux", "three": "trois", "four": "quatre"}
-
-
-def translations(count: int, seed: int) -> list[tuple[str, str]]:
-    """Numbers in English and in French."""
-    rng = random.Random(seed)
-    numbers = [rng.choices(list(WORDS), k=rng.randint(1, 4)) for _ in range(count)]
-    return [
-        (" ".join(words).capitalize() + "!", " ".join(WORDS[word] for word in words).capitalize() + " \u00e9t\u00e9")
-        for words in numbers
-    ]
-
-
 def test_prepare_train_and_chat(cli: Cli, tmp_path: Path) -> None:
     """The printed settings train on the prepared pairs."""
-    source, target = zip(*translations(150, 1), strict=True)
+    pairs = [(source.capitalize(), f"{target} été") for source, target in translations(150, 1, lengths=(1, 4))]
+    source, target = zip(*pairs, strict=True)
     (tmp_path / "text.en").write_bytes(gzip.compress("\n".join(source).encode()))
     (tmp_path / "text.fr").write_text("\n".join(target) + "\n", encoding="utf-8")
     files = tmp_path / "text.en", tmp_path / "text.fr"
@@ -71,7 +59,7 @@ def test_prepare_train_and_chat(cli: Cli, tmp_path: Path) -> None:
     result = cli("prepare", "pairs", *files, *options, *sizes, "--output", tmp_path / "data")
     assert result.status == 0, result
     assert re.search(r"^read: 2 files, [\d,]+ bytes, 150 records$", result.out, re.MULTILINE)
-    duplicates = 150 - len(set(translations(150, 1)))
+    duplicates = 150 - len(set(pairs))
     assert f"left out: {duplicates:,} pairs (duplicates), more than a tenth of 150\n" in result.err
     settings = [f"model.{name}_size=8" for name in ("hidden", "embedding", "projection")]
     settings += ["model.encoder_steps=5", "model.decoder_steps=6"]

@@ -75,7 +75,7 @@ def test_what_training_reports(trained_text: tuple[Run, CommandResult]) -> None:
 
 
 def test_the_loss_of_evaluate_is_that_of_numpy(trained_text: tuple[Run, CommandResult], tmp_path: Path) -> None:
-    """From the saved weights; and that of the last validation."""
+    """From the saved weights; and the last validation had the same loss."""
     run, _ = trained_text
     json_file = tmp_path / "metrics.json"
     result = run_command("evaluate", run.path, "--json", json_file)
@@ -116,7 +116,7 @@ def test_generate(trained_text: tuple[Run, CommandResult]) -> None:
 
 
 def test_generated_characters_have_the_frequencies_of_the_model(trained_text: tuple[Run, CommandResult]) -> None:
-    """Of the first character after a prompt, over many seeds, against NumPy."""
+    """Sample the first character after a prompt with many seeds; the probabilities are computed with NumPy."""
     run, _ = trained_text
     generator, count = Generator.load(run, engine=TENSORFLOW), 4000
     prompt = encode_text("the ", generator.codec)

@@ -17,6 +17,7 @@ from seq2seq_chat.cli import commands, main
 from tests.conftest import REPOSITORY, limited_file_size
 
 SCRIPTS = sorted(path for path in (REPOSITORY / "scripts").glob("*.py") if "__main__" in path.read_text("utf-8"))
+CLOSED = "seq2seq-chat: stdin is closed; connect it to a terminal, or to a file or pipe with one utterance per line\n"
 FULL_DISK = "seq2seq-chat: could not write the output: No space left on device\n"
 
 
@@ -156,16 +157,7 @@ def test_a_disk_that_is_full_at_once_or_later(buffering: str, tmp_path: Path, mo
         ("2>/dev/full", "train none.json", (1, "", "")),
         (">&-", "schema", (0, "", "")),
         ("2>&-", "train none.json", (2, "", "")),
-        (
-            "<&-",
-            "chat latest",
-            (
-                2,
-                "",
-                "seq2seq-chat: stdin is closed; connect it to a terminal, or to a file or pipe with one utterance per "
-                "line\n",
-            ),
-        ),
+        ("<&-", "chat latest", (2, "", CLOSED)),
     ],
 )
 def test_streams_that_are_closed_or_full(redirection: str, arguments: str, expected: tuple[int, str, str]) -> None:

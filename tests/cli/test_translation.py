@@ -30,10 +30,10 @@ SETTINGS = f"""{{
 }}"""
 
 
-def translations(count: int, seed: int) -> list[tuple[str, str]]:
+def translations(count: int, seed: int, lengths: tuple[int, int] = (4, 6)) -> list[tuple[str, str]]:
     """Numbers in English and in French."""
     rng = random.Random(seed)
-    numbers = [rng.choices(list(WORDS), k=rng.randint(4, 6)) for _ in range(count)]
+    numbers = [rng.choices(list(WORDS), k=rng.randint(*lengths)) for _ in range(count)]
     return [(" ".join(words) + "!", " ".join(WORDS[word] for word in words) + "!") for words in numbers]
 
 

@@ -1,7 +1,7 @@
 """Put what the present version writes on the shelf: ``python -m tests.compatibility.make VERSION [NAME]...``.
 
 It runs in the repository, trains tiny models on the processor, exports them, and stores what they reply in
-data/VERSION/NAME/, which must not exist. A release adds its folder; those of earlier versions are never made again.
+data/VERSION/NAME/, which must not exist. A release adds its folder; an earlier version's is never made again.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Recipe(NamedTuple):
     stored: Sequence[str] = ()
     """Exports that are kept: onnx, onnx_int8, saved_model, page."""
     more_steps: int = 0
-    """Training steps after those of the stored run, whose last checkpoint is stored, too."""
+    """Further training steps after the stored run; their last checkpoint is stored, too."""
 
 
 def write_conversations(rng: random.Random) -> str:
@@ -239,7 +239,7 @@ def processor() -> dict[str, Any]:
 
 
 def vector_extensions(flags: str) -> list[str]:
-    """Those of a processor's flags that name vector extensions, sorted."""
+    """The vector extensions among a processor's flags, sorted."""
     return sorted(flag for flag in flags.split() if re.match("avx|fma$", flag))
 
 

@@ -25,7 +25,7 @@ ARTEFACTS = sorted(path.parent for path in DATA.glob("*/*/expected.json"))
 QUICK = {"0.1/conversation", "0.2.0/language_model", "0.2.0/translation"}
 """Runs that the quick suite loads, too: one of each task."""
 SCORE, QUANTIZED_SCORE, LOSS = 1e-3, 0.1, 1e-5
-"""Tolerances: of scores in nats, of those of weights of 8 bits, and of losses, relative."""
+"""Tolerances: of scores in nats, of scores with weights of 8 bits, and of losses, relative."""
 MOST_BYTES = 2_500_000
 Cli = Callable[..., Any]
 
@@ -45,7 +45,7 @@ def having(*parts: str, quick: bool | None = None) -> list[Any]:
     """Parameters: the artefacts, each with each of these files or folders that it has; slow unless all are quick.
 
     Args:
-        quick: Whether these tests are quick; None: those of the runs in QUICK.
+        quick: Whether these tests are quick; None: the runs in QUICK are.
     """
     return [
         pytest.param(

@@ -8,15 +8,14 @@ from typing import Any
 
 import pytest
 
-from seq2seq_chat.config import AppliesIf, Config, ConfigError, conditions, parse_config
+from seq2seq_chat.config import AppliesIf, Config, conditions, parse_config
 from seq2seq_chat.config.section import LanguageModelsRequire
 from seq2seq_chat.runs.grid import new_experiments, parse_axis
 from seq2seq_chat.runs.run import Run
+from tests.config.test_config import parse, rejection, sections
 
 SMALLEST: dict[str, Any] = {"name": "smallest", "data": {"train": "train.txt", "validation": "validation.txt"}}
-SECTIONS: dict[str, Any] = {
-    name: Config.model_fields[name].annotation for name in ("data", "model", "training", "decoding")
-}
+SECTIONS = sections(Config)
 BEAM, SAMPLE = "decoding.method=beam", "decoding.method=sample"
 
 
@@ -201,16 +200,10 @@ def settings_with(kind: type, is_error: Any = lambda each: True) -> set[str]:
     }
 
 
-def parse(*overrides: str) -> Config:
-    return parse_config(SMALLEST, "x.json", overrides)
-
-
 @pytest.mark.parametrize(("setting", "cause", "message", "accepted"), REFUSED)
 def test_a_setting_that_does_not_apply_is_refused(setting: str, cause: str, message: str, accepted: list[str]) -> None:
-    with pytest.raises(ConfigError) as error:
-        parse(cause, setting)
     section, _, key = setting.partition("=")[0].partition(".")
-    assert str(error.value).endswith(f"{section}: {key} {message}")
+    assert rejection(cause, setting).endswith(f"{section}: {key} {message}")
     parse(*accepted, setting)
 
 
@@ -232,10 +225,8 @@ def test_every_condition_is_tested() -> None:
 @pytest.mark.parametrize(("setting", "reason"), REFUSED_BY_LANGUAGE_MODELS)
 def test_language_models_refuse_what_they_do_not_have(setting: str, reason: str) -> None:
     path, _, value = setting.partition("=")
-    with pytest.raises(ConfigError) as error:
-        parse("task=language_model", "data.tokenizer=subword", setting)
     expected = f"a language model {reason}, so {path} {value} does not apply to it; remove the setting"
-    assert str(error.value).endswith(expected)
+    assert rejection("task=language_model", "data.tokenizer=subword", setting).endswith(expected)
 
 
 def test_language_models_have_other_defaults() -> None:

@@ -26,9 +26,8 @@ from seq2seq_chat.config import (
     parse_config,
     resume_settings,
 )
-from tests.conftest import shipped_configs
+from tests.conftest import REPOSITORY, shipped_configs
 
-CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 SMALLEST: dict[str, Any] = {"name": "smallest", "data": {"train": "train.txt"}}
 
 
@@ -70,7 +69,7 @@ def _assert_thesis(config: Config, words: int = 50_000) -> None:
 
 @pytest.mark.parametrize("name", ["opensubtitles", "opensubtitles_100k", "reddit", "reddit_25k"])
 def test_experiments_of_the_thesis(name: str) -> None:
-    config, is_reddit = load_config(CONFIGS / f"thesis_{name}.json"), "reddit" in name
+    config, is_reddit = load_config(REPOSITORY / "configs" / f"thesis_{name}.json"), "reddit" in name
     _assert_thesis(config, {"100k": 100_000, "25k": 25_000}.get(name.rpartition("_")[2], 50_000))
     assert (config.data.tokenizer, config.data.reverse_input) == ("thesis", is_reddit)
     assert config.data.pairing == ("alternating" if is_reddit else "sliding")
@@ -304,7 +303,7 @@ def test_an_explicit_option_of_another_method_is_rejected() -> None:
 # the JSON schema
 
 
-def _sections(model: type[BaseModel]) -> dict[str, type[BaseModel]]:
+def sections(model: type[BaseModel]) -> dict[str, type[BaseModel]]:
     return {
         name: field.annotation
         for name, field in model.model_fields.items()
@@ -316,12 +315,12 @@ def test_the_schema_describes_every_key() -> None:
     schema = json.loads(json_schema())
     assert schema["type"] == "object"
     assert set(schema["required"]) == {"name", "data"}
-    for name, section in [("", Config), *_sections(Config).items()]:
+    for name, section in [("", Config), *sections(Config).items()]:
         part = schema["$defs"][section.__name__] if name else schema
         assert set(part["properties"]) - {"$schema"} == set(section.model_fields)
         assert part["additionalProperties"] is False
         for key, field in section.model_fields.items():
-            if key not in _sections(section):
+            if key not in sections(section):
                 assert field.description
                 described = part["properties"][key]["description"]
                 assert " ".join(field.description.split()) in described
@@ -361,7 +360,7 @@ anything = st.recursive(
 )
 plausible = st.sampled_from([1, 3, 0.5, True, False, None, "sgd", "beam", "word", "auto", "x", [[2, 2], [30, 30]]])
 KEYS = ["name", "seed", "$schema", "data", "model", "training", "decoding", "modle"]
-PATHS = [f"{section}.{key}" for section, model in _sections(Config).items() for key in model.model_fields]
+PATHS = [f"{section}.{key}" for section, model in sections(Config).items() for key in model.model_fields]
 
 
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -434,9 +433,7 @@ def test_a_translation_has_two_vocabularies(given: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("key", ["train", "validation", "test"])
 def test_a_translation_needs_pairs(key: str) -> None:
-    with pytest.raises(
-        ConfigError, match=rf"^x.json: task is translation, but data\.{key} \(t\.txt\) is a file of con"
-    ):
+    with pytest.raises(ConfigError, match=rf"^x.json: task is translation, but data\.{key} \(t\.txt\) is a file of"):
         parse_task(**{key: "t.txt"})
     parse_task("conversation", **{key: "t.txt"})
 

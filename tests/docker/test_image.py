@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import socket
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import loopback_addresses
 from tests.docker.engine import MEMORY, USER, Engine
 from tests.training.test_recovery import arrays, logged_lines
 
@@ -91,12 +91,11 @@ def test_server_is_healthy_and_requires_the_token(image: Engine, trained: Path) 
     assert image.stop(container) == 0
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return int(free.getsockname()[1])
+def free_port() -> str:
+    return loopback_addresses(1)[0].rpartition(":")[2]
 
 
-def chat(port: int, token: str) -> Any:
+def chat(port: str, token: str) -> Any:
     """Greet the server and return its answer."""
     request = urllib.request.Request(
         f"http://127.0.0.1:{port}/api/chat",

@@ -48,7 +48,7 @@ SYSTEM, BASELINE = noisy(REFERENCES[0], 3, 0.3), noisy(REFERENCES[0], 4, 0.4)
 
 
 def score(kind: ScoreKind, hypotheses: list[str]) -> Score:
-    """Of two blocks, as in an evaluation."""
+    """Score two blocks, as in an evaluation."""
     metric = kind.metric()
     blocks = [
         sample_statistics(metric, hypotheses[rows], [lines[rows] for lines in REFERENCES])

@@ -14,11 +14,16 @@ from seq2seq_chat.text.vocabulary import SPECIAL_WORDS, Vocabulary
 STEPS = 100
 
 
+def new_run(results: Path, name: str = "tiny", **environment: str) -> Run:
+    """Create a run of STEPS steps."""
+    config = parse_config({"name": name, "data": {"train": "train.txt"}, "training": {"steps": STEPS}}, "x")
+    return create_run(results, config, Codecs.of_words(Vocabulary([*SPECIAL_WORDS, "hello"])), environment)
+
+
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
-    """A run of STEPS steps that was just created."""
-    config = parse_config({"name": "new", "data": {"train": "train.txt"}, "training": {"steps": STEPS}}, "x")
-    return create_run(tmp_path / "results", config, Codecs.of_words(Vocabulary([*SPECIAL_WORDS, "hello"])), {})
+    """A run that was just created."""
+    return new_run(tmp_path / "results")
 
 
 @pytest.fixture
@@ -26,8 +31,6 @@ def results(tmp_path: Path) -> Path:
     """A folder of three runs, of which the newest was created first."""
     folder = tmp_path / "results"
     for name in ("2026-03-01_00-00-00_reddit", "2025-01-01_00-00-00_tiny", "2026-02-01_00-00-00_tiny"):
-        config = parse_config({"name": name[20:], "data": {"train": "train.txt"}}, "x")
-        created = create_run(tmp_path / "new", config, Codecs.of_words(Vocabulary([*SPECIAL_WORDS, "hello"])), {})
         folder.mkdir(exist_ok=True)
-        created.path.rename(folder / name)
+        new_run(tmp_path / "new", name[20:]).path.rename(folder / name)
     return folder

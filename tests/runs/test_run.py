@@ -1,8 +1,14 @@
-"""The folder of a run: creation, checkpoints, snapshots."""
+"""The folder of a run: creation, checkpoints, snapshots, and its lock."""
 
 from __future__ import annotations
 
 import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -10,20 +16,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seq2seq_chat.config import Config, parse_config
 from seq2seq_chat.runs import run as run_module
 from seq2seq_chat.runs.find import list_runs
 from seq2seq_chat.runs.json_lines import read_objects
-from seq2seq_chat.runs.run import Run, RunError, create_run, snapshot_name, snapshot_step
+from seq2seq_chat.runs.run import LockError, Run, RunError, snapshot_name, snapshot_step
 from seq2seq_chat.system.errors import UserError
-from seq2seq_chat.text.codec import Codecs
-from seq2seq_chat.text.vocabulary import SPECIAL_WORDS, Vocabulary
-
-VOCABULARY = Vocabulary([*SPECIAL_WORDS, "hello", "world"])
-
-
-def config(name: str = "tiny") -> Config:
-    return parse_config({"name": name, "data": {"train": "train.txt"}}, "x")
+from seq2seq_chat.text.vocabulary import SPECIAL_WORDS
+from tests.runs.conftest import STEPS, new_run
 
 
 def names(folder: Path) -> list[str]:
@@ -37,11 +36,11 @@ def fixed_time(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("fixed_time")
 def test_a_new_run_is_complete(tmp_path: Path) -> None:
-    run = create_run(tmp_path / "deep" / "results", config(), Codecs.of_words(VOCABULARY), {"python": "3.11"})
+    run = new_run(tmp_path / "deep" / "results", python="3.11")
     assert run.path == tmp_path / "deep" / "results" / "2026-05-04_17-03-22_tiny"
     assert names(run.path) == ["checkpoints", "config.json", "environment.json", "snapshots", "vocabulary.txt"]
-    assert run.config == config()
-    assert run.codecs.source.vocabulary.words == VOCABULARY.words
+    assert (run.config.name, run.config.training.steps) == ("tiny", STEPS)
+    assert run.codecs.source.vocabulary.words == [*SPECIAL_WORDS, "hello"]
     assert json.loads((run.path / "environment.json").read_text(encoding="utf-8")) == {"python": "3.11"}
     assert names(run.path.parent) == [run.name]
     assert run.path.stat().st_mode & 0o755 == 0o755
@@ -56,14 +55,14 @@ def test_a_new_run_appears_atomically(tmp_path: Path, monkeypatch: pytest.Monkey
         return rename(self, target)
 
     monkeypatch.setattr(Path, "rename", record)
-    run = create_run(tmp_path, config(), Codecs.of_words(VOCABULARY), {})
+    run = new_run(tmp_path)
     assert renamed == [(["checkpoints", "config.json", "environment.json", "snapshots", "vocabulary.txt"], [])]
     assert names(tmp_path) == [run.name]
 
 
 @pytest.mark.usefixtures("fixed_time")
 def test_runs_of_the_same_second_are_numbered(tmp_path: Path) -> None:
-    created = [create_run(tmp_path, config(), Codecs.of_words(VOCABULARY), {}).name for _ in range(3)]
+    created = [new_run(tmp_path).name for _ in range(3)]
     assert created == ["2026-05-04_17-03-22_tiny", "2026-05-04_17-03-22_tiny-2", "2026-05-04_17-03-22_tiny-3"]
     assert names(tmp_path) == created
 
@@ -84,11 +83,11 @@ def test_a_run_that_could_not_be_created_leaves_nothing(
 
     monkeypatch.setattr(where, fail)
     with pytest.raises(expected):
-        create_run(tmp_path, config(), Codecs.of_words(VOCABULARY), {})
+        new_run(tmp_path)
     assert names(tmp_path) == []
     (tmp_path / "file").touch()
     with pytest.raises(UserError, match="_tiny could not be written: Not a directory"):
-        create_run(tmp_path / "file" / "results", config(), Codecs.of_words(VOCABULARY), {})
+        new_run(tmp_path / "file" / "results")
 
 
 @given(st.integers(0, 10**9) | st.integers(0, 10**6).map(lambda number: 1000 * number))
@@ -163,3 +162,83 @@ def test_temporary_files_are_removed(run: Run) -> None:
     touch(run, ".config.json.1.tmp", "checkpoints/.0000000002.npz.2.tmp", "snapshots/2k/.weights.npz.3.tmp")
     run.remove_temporary_files()
     assert not list(run.path.rglob(".*.tmp"))
+
+
+# the lock
+
+
+HOLDER = """
+import sys
+from seq2seq_chat.runs.run import Run
+with Run(sys.argv[1]).lock():
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_the_holder_is_named_and_the_lock_ends_with_its_process(run: Run) -> None:
+    assert not run.is_locked()
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLDER, run.path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as holder:
+        try:
+            assert holder.stdout is not None
+            assert holder.stdout.readline() == "held\n"
+            assert run.is_locked()
+            with pytest.raises(LockError) as error, run.lock():
+                pytest.fail("locked twice")
+            for part in (f"process {holder.pid} on {socket.gethostname()} since ", run.name, "wait for it or stop it"):
+                assert part in str(error.value)
+            assert run.is_locked()
+        finally:
+            holder.send_signal(signal.SIGKILL)
+            holder.wait(timeout=90)
+    assert not run.is_locked()
+    with run.lock() as previous:
+        assert previous is not None
+        assert f"process {holder.pid} on" in previous
+        with pytest.raises(LockError, match=rf"process {os.getpid()} on"), run.lock():
+            pytest.fail("locked twice")
+    assert not run.is_locked()
+
+
+def test_an_error_ends_the_lock(run: Run) -> None:
+    with run.lock() as previous:
+        assert previous is None
+    with pytest.raises(ZeroDivisionError), run.lock():
+        raise ZeroDivisionError
+    assert not run.is_locked()
+
+
+def test_a_lock_without_a_valid_holder_and_a_run_that_cannot_be_locked(run: Run) -> None:
+    with run.lock():
+        for content in ("", "{", "[]", "{}", "5"):
+            (run.path / "lock").write_text(content, encoding="utf-8")
+            with pytest.raises(LockError, match="is being trained by another process"), run.lock():
+                pytest.fail("locked twice")
+    (run.path / "lock").unlink()
+    (run.path / "lock").mkdir()
+    with pytest.raises(LockError, match=r"could not train run .*lock: Is a directory"), run.lock():
+        pytest.fail("locked a folder")
+
+
+def test_checking_the_lock_does_not_prevent_a_training(run: Run) -> None:
+    done = threading.Event()
+    checks = []
+
+    def check() -> None:
+        while not done.is_set():
+            checks.append(run.is_locked())
+
+    with run.lock():  # creates the file
+        pass
+    thread = threading.Thread(target=check)
+    thread.start()
+    try:
+        for _ in range(300):
+            with run.lock():
+                pass
+    finally:
+        done.set()
+        thread.join()
+    assert checks

@@ -11,8 +11,7 @@ import pytest
 
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.runs.summary import Notes, read_end, summarize, unanswered_steps
-
-STEPS = 100  # as in conftest.py
+from tests.runs.conftest import STEPS
 
 
 def line(step: int, loss: float | None = 1.0, kind: str = "train") -> str:

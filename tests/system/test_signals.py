@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import threading
 from contextlib import nullcontext
 
@@ -75,19 +73,3 @@ def test_the_clean_up_is_not_interrupted(number: int, error: type[BaseException]
         finally:
             signal.raise_signal(signal.SIGINT)
     assert signal.getsignal(number) == before
-
-
-PRINTS_HANDLER = "import signal; print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)"
-
-
-def test_processes_that_tests_start_do_not_ignore_sigint() -> None:
-    output = subprocess.run([sys.executable, "-c", PRINTS_HANDLER], check=True, capture_output=True, timeout=90).stdout
-    assert output == b"True\n"
-
-
-def test_tests_can_run_in_the_background() -> None:
-    """A shell ignores SIGINT in commands that a script starts with &, and in all processes that they start."""
-    test = f"{__file__}::{test_processes_that_tests_start_do_not_ignore_sigint.__name__}"
-    command = ["bash", "-c", 'trap "" INT; exec "$@"', "bash", sys.executable, "-m", "pytest", "-p", "no:cacheprovider"]
-    run = subprocess.run([*command, test], check=False, capture_output=True, text=True, timeout=240)
-    assert run.returncode == 0, run.stdout

@@ -1,3 +1,5 @@
+"""Words and ids, and files of vocabularies."""
+
 import hashlib
 from pathlib import Path
 
@@ -57,17 +59,9 @@ def test_save_and_load(tmp_path: Path) -> None:
     assert (tmp_path / "v").read_bytes() == "<pad>\n<go>\n<eos>\n<unknown>\nb\na\né\n".encode()
     loaded = Vocabulary.load(tmp_path / "v")
     assert loaded.words == vocabulary.words
-    assert loaded.fingerprint == vocabulary.fingerprint
+    assert loaded.fingerprint == hashlib.sha256("<pad>\n<go>\n<eos>\n<unknown>\nb\na\né".encode()).hexdigest()
     (tmp_path / "v").write_bytes(b"\xef\xbb\xbf<pad>\r\n<go>\r\n<eos>\r\n<unknown>\r\na\r\n\r\n\r\n")
     assert Vocabulary.load(tmp_path / "v").words == [*SPECIAL, "a"]
-
-
-def test_fingerprint_depends_on_words_and_order() -> None:
-    first = Vocabulary([*SPECIAL, "a", "b"]).fingerprint
-    assert first == hashlib.sha256(b"<pad>\n<go>\n<eos>\n<unknown>\na\nb").hexdigest()
-    assert first == Vocabulary([*SPECIAL, "a", "b"]).fingerprint
-    assert first != Vocabulary([*SPECIAL, "b", "a"]).fingerprint
-    assert first != Vocabulary([*SPECIAL, "ab"]).fingerprint
 
 
 @pytest.mark.parametrize(

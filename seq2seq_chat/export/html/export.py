@@ -6,7 +6,6 @@ import base64
 import hashlib
 import json
 import logging
-import os
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
@@ -17,7 +16,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from seq2seq_chat.config import LABELS, Decoding
 from seq2seq_chat.engines.tensorflow.engine import load_trained_model
-from seq2seq_chat.export import ensure_empty, new_folder
+from seq2seq_chat.export import empty_folder, new_folder
 from seq2seq_chat.export.html.model_file import JAVASCRIPT, pack_model
 from seq2seq_chat.runs.model_card import write_model_card
 from seq2seq_chat.runs.run import LATEST, Run
@@ -67,8 +66,7 @@ def export_page(run: Run, folder: str | Path, assets: Assets, snapshot: str | No
         UserError: The folder exists and is not empty, or cannot be written; the run cannot be loaded, or its model
             does not fit on a page.
     """
-    folder = Path(os.path.abspath(folder))
-    ensure_empty(folder)
+    folder = empty_folder(folder)
     for difference in differences(run.config.decoding):
         logger.warning("%s", difference)
     trained = load_trained_model(run, snapshot)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import errno
 import logging
-import os
 import re
 import shutil
 import tempfile
@@ -19,7 +19,7 @@ from seq2seq_chat.architecture.variables import parameter_counts
 from seq2seq_chat.config import Config, Decoding, override_decoding
 from seq2seq_chat.engines.tensorflow.engine import load_trained_model
 from seq2seq_chat.engines.tensorflow.language_model import TensorFlowLanguageModel
-from seq2seq_chat.export import ensure_empty, new_folder, unwritable
+from seq2seq_chat.export import empty_folder, new_folder
 from seq2seq_chat.export.saved_model.models import (
     ReplyModel,
     TextModel,
@@ -51,8 +51,8 @@ def export_saved_model(
     Args:
         folder: The output folder; must be empty or not exist.
         snapshot: Name of the snapshot; None for the newest weights.
-        beam_width: Width of the beam search; None for that of the run's configuration.
-        n_best: Replies of the beam search; None for that of the run's configuration.
+        beam_width: Width of the beam search; None for the configured one.
+        n_best: Replies of the beam search; None for the configured ones.
 
     Returns:
         The contents of ``about.json`` in the folder.
@@ -62,8 +62,7 @@ def export_saved_model(
         RunError, MismatchError: The run cannot be loaded.
         ConfigError: The decoding options are incompatible.
     """
-    folder = Path(os.path.abspath(folder))
-    ensure_empty(folder)
+    folder = empty_folder(folder)
     config, data = run.config, run.config.data
     is_language_model = config.task == "language_model"
     searches, differences = ({}, []) if is_language_model else exported_searches(config, beam_width, n_best)
@@ -119,7 +118,7 @@ def _save(
             with file_errors_as_os_error(folder):
                 tf.saved_model.save(model, str(temporary), model.functions, options)
         except tf.errors.OpError as error:
-            raise unwritable(folder, re.sub(r"{{.*?}} *", "", error.message).partition("\n")[0]) from error
+            raise OSError(errno.EIO, re.sub(r"{{.*?}} *", "", error.message).partition("\n")[0]) from error
         for file in Path(scratch).glob(f"*{TOKENIZER_FILE}"):
             shutil.copy(file, temporary)
         write_json(temporary / ABOUT, about)

@@ -20,7 +20,7 @@ from seq2seq_chat.text.tokenizers.tokenizer import CharacterTokenizer
 from seq2seq_chat.text.vocabulary import UNKNOWN
 
 TOKENS = "tokens"
-"""In place of a tokenizer's name: a text is its tokens, separated by spaces."""
+"""The name of no tokenizer: a text is its tokens, separated by spaces."""
 GRAPH_TOKENIZERS = ("english", "english_character", "thesis", "whitespace", "character")
 """The tokenizers that operations of TensorFlow express exactly. There is none for NFC, which ``unicode`` needs."""
 

@@ -171,8 +171,8 @@ class TextModel(tf.Module):
     """The contents of a SavedModel: a language model that continues a string, and scores one.
 
     Args:
-        engine: Of the trained model.
-        codec: That it was trained with.
+        engine: The engine of the trained model.
+        codec: The codec that the model was trained with.
         folder: The folder with the vocabulary file, which is copied into the SavedModel.
         decoding: Whether unknown tokens are allowed.
     """

@@ -136,7 +136,7 @@ class EnglishTokenizer(Tokenizer):
         return clean(text).split()
 
     def encode_lines(self, texts: Sequence[str]) -> list[str]:
-        """Each cleaned text."""
+        """The cleaned texts."""
         return clean_lines(texts)
 
     def decode(self, tokens: Iterable[str]) -> str:

@@ -1,4 +1,4 @@
-"""The interface of all tokenizers, and those that change nothing: tokens as they stand, and characters."""
+"""The interface of all tokenizers, and two that change nothing: tokens as they stand, and characters."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ _TOKENS = _TokenTable()
 
 
 class CharacterTokenizer(Tokenizer):
-    """Each code point is a token.
+    """Takes each code point for a token.
 
     ``<space>``, ``<tab>``, ``<newline>`` and ``<return>`` stand for these, and ``<U+0301>`` for a character that
     cannot be seen on its own, so that a vocabulary file has one visible token per line.

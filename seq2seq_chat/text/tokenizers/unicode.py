@@ -140,7 +140,7 @@ class UnicodeTokenizer(Tokenizer):
     name = "unicode"
 
     def __init__(self, lowercase: bool = False, normalize_apostrophes: bool = False) -> None:
-        """With ``lowercase``, all tokens are in lower case."""
+        """Make all tokens lower case if ``lowercase`` is set."""
         self.lowercase, self.normalize_apostrophes = lowercase, normalize_apostrophes
         encode = encode_lower_case if lowercase else encode_chunk
         self._encode_chunk = (lambda chunk: encode(_plain_apostrophes(chunk))) if normalize_apostrophes else encode

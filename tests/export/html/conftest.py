@@ -17,9 +17,15 @@ from seq2seq_chat.engines.tensorflow.engine import TrainedModel
 from seq2seq_chat.export.html.export import bundle
 from seq2seq_chat.export.html.model_file import JAVASCRIPT, PackedTensor, is_table, pack_model, pack_tensor
 from seq2seq_chat.model.variables import variable_name
+from seq2seq_chat.text.codec import Codecs
+from tests.random_runs import make_codec
 from tests.webui.conftest import expect, page  # noqa: F401  (fixtures)
 
 Evaluate = Callable[..., Any]
+FRENCH_TO_ENGLISH = Codecs(
+    make_codec("unicode", ["Où", "est", "le", "chat", "?", "Je", "l'aime", "."]),
+    make_codec("english", ["where", "is", "the", "cat", "?", "i", "like", "it", "."]),
+)
 
 LOAD = """
 const load = async (data) => {

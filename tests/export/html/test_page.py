@@ -16,9 +16,8 @@ from seq2seq_chat.config import Decoding
 from seq2seq_chat.engines.tensorflow.engine import TensorFlowEngine, load_trained_model
 from seq2seq_chat.export.html.export import PAGE, SETTINGS, differences
 from seq2seq_chat.runs.find import find_run
-from seq2seq_chat.text.codec import Codecs
-from tests.export.html.conftest import round_weights
-from tests.random_runs import make_codec, random_language_run, random_run, small_config
+from tests.export.html.conftest import FRENCH_TO_ENGLISH, round_weights
+from tests.random_runs import random_language_run, random_run, small_config
 from tests.webui.conftest import problems_of, set_decoding, set_view, submit
 
 Cli = Callable[..., Any]
@@ -41,8 +40,12 @@ STOP_AT_FIRST_TOKEN = """() => new MutationObserver((changes, observer) => {
 @pytest.fixture(scope="session")
 def offline_chat(cli: Cli, tiny_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The page of the tiny run. Read-only."""
-    folder = tmp_path_factory.mktemp("offline") / "page"
-    result = cli("export", tiny_run, "--output", folder, "--format", "html")
+    return export(cli, tiny_run, tmp_path_factory.mktemp("offline") / "page")
+
+
+def export(cli: Cli, run: Path, folder: Path) -> Path:
+    """Export the page of a run, which is the only file in its folder."""
+    result = cli("export", run, "--output", folder, "--format", "html")
     assert result.status == 0, result
     assert sorted(file.name for file in folder.iterdir()) == ["MODEL_CARD.md", PAGE]
     return folder / PAGE
@@ -112,8 +115,7 @@ def test_another_file_in_the_same_tab_has_its_own_model(
     open_file(offline_page, offline_chat)
     send(offline_page, "we like it")
     other = shutil.copytree(tiny_run, tmp_path / "other")
-    assert cli("export", other, "--output", tmp_path / "page", "--format", "html").status == 0
-    open_file(offline_page, tmp_path / "page" / PAGE)
+    open_file(offline_page, export(cli, other, tmp_path / "page"))
     expect(offline_page.locator(".message")).to_have_count(0)
     expect(offline_page.locator("#note")).to_have_text("")
     assert send(offline_page, "we like it").locator(".message-text").inner_text()
@@ -130,13 +132,10 @@ def test_settings_that_contradict_each_other(offline_page: Any, offline_chat: Pa
 
 
 def test_a_translation(offline_page: Any, tmp_path: Path, cli: Cli, expect: Any) -> None:
-    source = make_codec("unicode", ["Où", "est", "le", "chat", "?", "Je", "l'aime", "."])
-    target = make_codec("english", ["where", "is", "the", "cat", "?", "i", "like", "it", "."])
     names = "data.tokenizer=unicode", "data.target_tokenizer=english", "task=translation"
     config = small_config(*names, "data.train=train.tsv")
-    run = random_run(tmp_path / "run", config, Codecs(source, target))
-    assert cli("export", run.path, "--output", tmp_path / "page", "--format", "html").status == 0
-    open_file(offline_page, tmp_path / "page" / PAGE)
+    run = random_run(tmp_path / "run", config, FRENCH_TO_ENGLISH)
+    open_file(offline_page, export(cli, run.path, tmp_path / "page"))
     lines = ["Où est le chat ?", "Je l'aime."]
     submit(offline_page, "\n".join(lines))
     expected = [reply.text or "(empty translation)" for reply in rounded_bot(run.path).replies(lines)]
@@ -145,8 +144,7 @@ def test_a_translation(offline_page: Any, tmp_path: Path, cli: Cli, expect: Any)
 
 def test_a_language_model_writes_until_it_is_stopped(offline_page: Any, tmp_path: Path, cli: Cli, expect: Any) -> None:
     run = random_language_run(tmp_path / "run", "some text, in two lines\n")
-    assert cli("export", run.path, "--output", tmp_path / "page", "--format", "html").status == 0
-    open_file(offline_page, tmp_path / "page" / PAGE)
+    open_file(offline_page, export(cli, run.path, tmp_path / "page"))
     texts = []
     for _ in range(2):
         offline_page.locator("#length").fill("40")

@@ -23,7 +23,7 @@ from seq2seq_chat.search.engine import WordDistribution, run_search
 from seq2seq_chat.search.methods import SearchSize, sequential_search
 from seq2seq_chat.text.codec import Codecs
 from seq2seq_chat.text.vocabulary import EOS, GO, PAD, UNKNOWN
-from tests.export.html.conftest import Evaluate, encode_model, round_weights
+from tests.export.html.conftest import FRENCH_TO_ENGLISH, Evaluate, encode_model, round_weights
 from tests.random_runs import make_codec, random_model, small_config
 from tests.random_weights import randomize
 
@@ -63,10 +63,10 @@ def compare(
     histories: Sequence[Sequence[str]] | None = None,
     tolerance: float = 1e-3,
 ) -> int:
-    """Compare all hypotheses with those of the chatbot; returns how many there were.
+    """Compare all hypotheses with what the chatbot finds; return how many there were.
 
     Large random weights amplify the rounding of TensorFlow's sums in single precision, so that scores differ by more
-    than those of a trained model.
+    than for a trained model.
     """
     data = encode_model(trained, config)
     round_weights(trained.model)
@@ -126,11 +126,9 @@ def test_a_length_penalty_of_a_page_ranks_all_words_of_a_step(javascript: Evalua
 
 
 def test_two_vocabularies(javascript: Evaluate) -> None:
-    source = make_codec("unicode", ["Où", "est", "le", "chat", "?", "Je", "l'aime", "."])
-    target = make_codec("english", ["where", "is", "the", "cat", "?", "i", "like", "it", "."])
     config = small_config("data.tokenizer=unicode", "data.target_tokenizer=english", "model.attention=none", *RELU)
     texts = ["Où est le chat ?", "Je l'aime.", "?"]
-    compare(javascript, untrained(config, Codecs(source, target)), config, texts, SEARCHES[:2])
+    compare(javascript, untrained(config, FRENCH_TO_ENGLISH), config, texts, SEARCHES[:2])
 
 
 def test_earlier_turns(javascript: Evaluate) -> None:
@@ -144,7 +142,7 @@ def test_earlier_turns(javascript: Evaluate) -> None:
     "limits", [{}, {"temperature": 0.7}, {"top_k": 3}, {"temperature": 2.0, "top_p": 0.8, "top_k": 9}]
 )
 def test_sampling_with_the_same_random_numbers(javascript: Evaluate, limits: dict[str, Any]) -> None:
-    """Sampled words are those of the truncated distribution, inverted at the same numbers."""
+    """The truncated distribution is inverted at the same numbers."""
     rng = np.random.default_rng(2)
     logits, uniform = rng.normal(size=[40, 25]).astype(np.float32) * 3, rng.random(40)
     parameters = WordDistribution.of_settings(Decoding(method="sample", **limits))
@@ -211,7 +209,7 @@ def test_random_numbers_are_uniform_and_a_function_of_the_seed(javascript: Evalu
 
 @pytest.mark.parametrize("tokenizer", ["character", "english"])
 def test_language_models_continue_a_text(javascript: Evaluate, tokenizer: Any) -> None:
-    """With the numbers of NumPy's generator, the text is that of the generator in Python."""
+    """With the numbers of NumPy's generator, the generator in Python writes the same text."""
     config = small_config("task=language_model", f"data.tokenizer={tokenizer}")
     codec = make_codec(tokenizer, ["a", "b", "c", "d", "<space>", "<newline>", "."])
     model = LanguageModel(config.model, len(codec.vocabulary), config.seed)

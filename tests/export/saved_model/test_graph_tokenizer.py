@@ -85,7 +85,7 @@ def test_any_bytes_are_read_as_by_chat(encode: Encode, name: str, texts: list[by
 
 @pytest.mark.parametrize("name", [*GRAPH_TOKENIZERS, TOKENS])
 def test_decode(name: str) -> None:
-    """All rows of up to three tokens that a reply can have, those of a vocabulary and <unknown>."""
+    """All rows of up to three tokens that a reply can have: words of a vocabulary and <unknown>."""
     tokens = TRAITS[name]
     rows = [[], *([one] for one in tokens), *([one, two] for one in tokens for two in tokens)]
     rows += [[one, two, three] for one in tokens for two in tokens for three in tokens]
