@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Time our greedy and beam search, exported models and the addons, for single utterances and batches of 32.
+"""Time our greedy and beam search by TensorFlow and ONNX Runtime, and the addons', for one utterance and batches of 32.
 
 All have the same weights; the int8 model rounds them to integers of 8 bits.
 
@@ -29,8 +29,8 @@ from seq2seq_chat.system.files import write_json
 CONTENDERS = [
     Contender("ours", "contenders.ours", {}),
     Contender("ours, the best reply only", "contenders.ours", {"n_best": 1}),
-    Contender("exported", "contenders.exported", {}),
-    Contender("exported, int8", "contenders.exported", {"quantize": "int8"}),
+    Contender("ONNX", "contenders.onnx_runtime", {}),
+    Contender("ONNX, int8", "contenders.onnx_runtime", {"quantize": "int8"}),
     Contender("addons", "contenders.keras_addons", {}),
 ]
 BATCH_SIZES = (1, 32)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from seq2seq_chat.chat.chatbot import Chatbot
 from seq2seq_chat.chat.load import AUTO, EngineOptions
 from seq2seq_chat.config import Decoding
-from seq2seq_chat.engines import SampleScorer
 from seq2seq_chat.runs.find import RunSnapshot
 from seq2seq_chat.runs.run import LATEST, Run, RunError, snapshot_name, snapshot_step
 
@@ -62,14 +61,6 @@ class LoadedRun:
     def label(self) -> str:
         """Training steps of the weights: "0.5M"."""
         return snapshot_name(self.step)
-
-    def scorer(self, max_rows: int) -> SampleScorer:
-        """The scorer for batches of up to ``max_rows`` samples, which counts correct tokens."""
-        return self.chatbot.engine.sample_scorer(max_rows)
-
-    def weights_fingerprint(self) -> str:
-        """SHA-256 of the weights, in hex."""
-        return self.chatbot.engine.fingerprint()
 
 
 def available_snapshots(run: Run) -> list[Snapshot]:

@@ -107,7 +107,7 @@ def predict(
     samples = evenly_spaced(len(corpus), limit)
     header = {
         "format": "seq2seq-chat predictions 2",
-        "weights": loaded.weights_fingerprint(),
+        "weights": loaded.chatbot.engine.fingerprint(),
         **loaded.codecs.fingerprints(),
         "corpus": corpus.fingerprint,
         "samples": len(samples),
@@ -213,7 +213,7 @@ def _predict_remaining(
     loaded: LoadedRun, corpus: Dataset, samples: np.ndarray, done: int, decoding: Decoding, file: IO[bytes]
 ) -> None:
     """Append the predictions of ``samples[done:]`` block by block."""
-    scorer = loaded.scorer(MAX_ROWS)
+    scorer = loaded.chatbot.engine.sample_scorer(MAX_ROWS)
     model, reverse = loaded.config.model, loaded.config.data.reverse_input
     buckets = choose_buckets(
         corpus.source_lengths(samples),
