@@ -83,9 +83,6 @@ class Training(Section):
     """optimizer"""
     learning_rate: PositiveFloat = 0.01
     """initial learning rate"""
-    weight_decay: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    """share of each weight of matrices, times the learning rate, that every step subtracts, apart from the gradient;
-    with adam, this is AdamW (Loshchilov & Hutter 2019)"""
     momentum: Annotated[
         float,
         Field(ge=0, lt=1),

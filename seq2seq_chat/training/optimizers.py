@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
@@ -191,31 +190,6 @@ def _format_version(version: tuple[int, ...]) -> str:
     return ".".join(str(part) for part in version)
 
 
-def _with_decay(kind: Any) -> Any:
-    """A class of optimizers that also subtract rate · decay rate · w from matrices w at each step."""
-
-    class WithDecay(kind):
-        def __init__(self, learning_rate: float, decay_rate: float, **options: Any) -> None:
-            super().__init__(learning_rate, name=kind.__name__, **options)
-            self._decay_rate = decay_rate
-
-        def _decay(self, variable: Any) -> contextlib.AbstractContextManager[Any]:
-            if variable.shape.rank < 2:  # a bias
-                return contextlib.nullcontext()
-            rate = self._decayed_lr(tf.float32) * self._decay_rate
-            return tf.control_dependencies([variable.assign_sub(rate * variable.read_value())])
-
-        def _resource_apply_dense(self, grad: Any, var: Any, apply_state: Any = None) -> Any:
-            with self._decay(var):
-                return super()._resource_apply_dense(grad, var, apply_state)
-
-        def _resource_apply_sparse_duplicate_indices(self, grad: Any, var: Any, indices: Any, **options: Any) -> Any:
-            with self._decay(var):
-                return super()._resource_apply_sparse_duplicate_indices(grad, var, indices, **options)
-
-    return WithDecay
-
-
 def build_optimizer(settings: Training) -> Any:
     """Build the configured Keras optimizer.
 
@@ -238,7 +212,5 @@ def build_optimizer(settings: Training) -> Any:
         "rmsprop": (keras.RMSprop, {"momentum": settings.momentum}),
         "sgd": (keras.SGD, {"momentum": settings.momentum}),
     }[settings.optimizer]
-    if settings.weight_decay:
-        kind, options = _with_decay(kind), {**options, "decay_rate": settings.weight_decay}
     optimizer = kind(settings.learning_rate, **options)
     return tf.keras.mixed_precision.LossScaleOptimizer(optimizer) if settings.precision == "float16" else optimizer

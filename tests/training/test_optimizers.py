@@ -280,28 +280,3 @@ def test_updates_equal_the_equations(optimizer: str, momentum: float) -> None:
     expected = by_equations(optimizer, 0.4, momentum, gradients)
     np.testing.assert_allclose(-variable.numpy(), expected, rtol=1e-4)
     np.testing.assert_allclose(-table.numpy(), np.outer([0, 0, 1, 0], expected), rtol=1e-4)
-
-
-@pytest.mark.parametrize("optimizer", ["adam", "sgd", "adagrad"])
-def test_weight_decay_is_decoupled(optimizer: str) -> None:
-    """Of all rows of matrices, also those without a gradient, by rate times decay; biases keep their values."""
-    gradients = [np.array(g) for g in ([1.0, -2.0, 0.3], [0.5, 1.0, 0.3], [-3.0, 0.1, 0.3])]
-    rule = build_optimizer(configuration(optimizer=optimizer, learning_rate=0.4, weight_decay=0.1).training)
-    bias, table, matrix = tf.Variable(tf.zeros(3)), tf.Variable(tf.ones([4, 3])), tf.Variable(tf.ones([4, 3]))
-    rule._create_all_weights([bias, table, matrix])
-    expected, before = np.ones([4, 3]), np.zeros(3)
-    for step, gradient in enumerate(gradients, start=1):
-        dense = tf.constant(gradient, tf.float32)
-        sparse_gradient = tf.IndexedSlices(dense[tf.newaxis], [2], [4, 3])
-        rows = tf.convert_to_tensor(sparse_gradient)
-        rule.apply_gradients([(dense, bias), (sparse_gradient, table), (rows, matrix)])
-        total = by_equations(optimizer, 0.4, 0.0, gradients[:step])
-        expected = expected * (1 - 0.4 * 0.1)
-        expected[2] -= total - before
-        before = total
-    np.testing.assert_allclose(-bias.numpy(), before, rtol=1e-4)
-    np.testing.assert_allclose(table.numpy(), expected, rtol=1e-4)
-    np.testing.assert_allclose(matrix.numpy(), expected, rtol=1e-4)
-    plain = build_optimizer(configuration(optimizer=optimizer).training)
-    plain._create_all_weights([bias, table, matrix])
-    assert [v.name for v in rule.variables()] == [v.name for v in plain.variables()]

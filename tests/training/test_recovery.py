@@ -75,7 +75,7 @@ def text_settings(tiny_settings: dict[str, Any]) -> dict[str, Any]:
     model = {key: changed["model"][key] for key in ("hidden_size", "embedding_size", "projection_size", "dropout")}
     data = {key: changed["data"][key] for key in ("train", "validation")}
     training = {key: value for key, value in changed["training"].items() if key != "validation_limit"}
-    training |= {"sampled_softmax": None, "label_smoothing": 0.1, "weight_decay": 0.01}
+    training |= {"sampled_softmax": None, "label_smoothing": 0.1}
     training |= {"learning_rate_schedule": "inverse_sqrt", "warmup_steps": 20}
     return {
         "name": "killed",
