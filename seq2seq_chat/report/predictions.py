@@ -15,7 +15,6 @@ import json
 import logging
 import os
 import re
-import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -32,7 +31,7 @@ from seq2seq_chat.data.corpus_file import Corpus, bundled_questions, corpus_path
 from seq2seq_chat.data.dataset import Dataset
 from seq2seq_chat.report.loaded_run import LoadedRun
 from seq2seq_chat.report.votes.evaluation import describe_decoding
-from seq2seq_chat.runs.json_lines import read_json_lines
+from seq2seq_chat.runs.json_lines import is_intact, read_json_lines, with_checksum
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.lines import numbered_lines
@@ -42,7 +41,6 @@ MAX_ROWS = 128  # samples scored together
 SAMPLES_PER_BUCKET = 2500  # on average: scoring so many takes longer than building another graph
 MAX_BUCKETS = 8
 PROMPTS = 3  # of a report on language models
-CHECKSUM = ', "crc32": '  # of what precedes it in a line; earlier versions wrote none
 
 logger = logging.getLogger(__name__)
 
@@ -197,14 +195,13 @@ def _truncate_to_complete(file: IO[bytes], header: dict[str, Any], samples: np.n
 
 
 def _is_prediction(line: bytes, sample: int) -> bool:
-    text, _, checksum = line.rpartition(CHECKSUM.encode())
-    if text and checksum != b"%d}\n" % zlib.crc32(text):
+    if not is_intact(line):
         return False
     try:
         values = json.loads(line) if line.endswith(b"\n") else None
     except ValueError:
         return False
-    if text and isinstance(values, dict):
+    if isinstance(values, dict):
         values.pop("crc32", None)
     return isinstance(values, dict) and tuple(values) == Prediction._fields and values["sample"] == sample
 
@@ -243,8 +240,7 @@ def _predict_remaining(
                     int(tokens),
                     int(right),
                 )
-                text = json.dumps(prediction._asdict(), ensure_ascii=False)[:-1].encode()
-                lines.append(text + f"{CHECKSUM}{zlib.crc32(text)}}}\n".encode())
+                lines.append(with_checksum(prediction._asdict(), ensure_ascii=False))
             file.write(b"".join(lines))
             file.flush()
             os.fsync(file.fileno())

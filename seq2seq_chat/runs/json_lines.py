@@ -6,15 +6,34 @@ They may be read while a process is writing them: a line that is incomplete or d
 from __future__ import annotations
 
 import fcntl
+import functools
 import json
+import logging
 import math
 import os
+import zlib
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from seq2seq_chat.system.files import as_user_error, atomic_write
+
+CHECKSUM = ', "crc32": '  # of what precedes it in a line; earlier versions wrote none
+
+logger = logging.getLogger(__name__)
+
+
+def with_checksum(line: dict[str, Any], ensure_ascii: bool = True) -> bytes:
+    """The JSON of an object, which is not empty, with the checksum of what precedes it as its last value."""
+    text = json.dumps(line, ensure_ascii=ensure_ascii)[:-1].encode()
+    return text + f"{CHECKSUM}{zlib.crc32(text)}}}\n".encode()
+
+
+def is_intact(line: bytes) -> bool:
+    """Whether a complete line has the contents that its checksum is of, or has no checksum."""
+    text, _, checksum = line.rpartition(CHECKSUM.encode())
+    return not text or checksum == b"%d}\n" % zlib.crc32(text)
 
 
 class JsonLinesWriter:
@@ -48,7 +67,7 @@ class JsonLinesWriter:
 
 
 def append_durably(path: Path, line: dict[str, Any]) -> None:
-    """Append a line, and return once it is on the disk: a crash loses at most the line being written.
+    """Append a line with its checksum, and return once it is on the disk: a crash loses at most the line being written.
 
     Raises:
         UserError: The line could not be written completely, and nothing of it remains in the file; or the file is a
@@ -57,7 +76,7 @@ def append_durably(path: Path, line: dict[str, Any]) -> None:
     with as_user_error(path), open(path, "a+b", buffering=0, opener=_open_no_link) as file:
         with suppress(OSError):  # some network file systems have no locks
             fcntl.flock(file, fcntl.LOCK_EX)  # a failed write must not remove the line of another process
-        text = json.dumps(line).encode() + b"\n"
+        text = with_checksum(line)
         if size := file.seek(0, os.SEEK_END):
             file.seek(size - 1)
             text = text if file.read(1) == b"\n" else b"\n" + text  # the line before it is incomplete
@@ -75,23 +94,32 @@ def _open_no_link(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NOFOLLOW, 0o666)
 
 
-def read_objects(path: Path, max_bytes: int | None = None) -> Iterator[dict[str, Any]]:
+def read_objects(path: Path, max_bytes: int | None = None, reports: bool = False) -> Iterator[dict[str, Any]]:
     """Yield the objects of a file; none if the file cannot be opened.
 
-    Reads at most the last ``max_bytes`` of the file.
+    Args:
+        path: The file.
+        max_bytes: Only the end of the file is read, of at most this size.
+        reports: Whether to warn of damaged lines, once each; a last line that is incomplete may still be written.
     """
-    for text in _read_lines(path, max_bytes):
+    for number, text in enumerate(_read_lines(path, max_bytes), 1):
         try:
-            line = json.loads(text.decode(errors="replace"))
+            line = json.loads(text.decode(errors="replace")) if is_intact(text) else None
         except (ValueError, RecursionError):
-            continue
+            line = None
         if isinstance(line, dict):
+            line.pop("crc32", None)
             yield line
+        elif reports and text.endswith(b"\n"):
+            _warn_once(f"line {number} of {path} is damaged and left out")
 
 
-def read_json_lines(path: Path, max_bytes: int | None = None) -> Iterator[dict[str, Any]]:
+_warn_once = functools.lru_cache(maxsize=1000)(logger.warning)
+
+
+def read_json_lines(path: Path, max_bytes: int | None = None, reports: bool = False) -> Iterator[dict[str, Any]]:
     """Yield the objects of a file that have a step; see :func:`read_objects`."""
-    return (line for line in read_objects(path, max_bytes) if is_step(line.get("step")))
+    return (line for line in read_objects(path, max_bytes, reports) if is_step(line.get("step")))
 
 
 def finite_or_null(line: dict[str, Any]) -> dict[str, Any]:

@@ -227,7 +227,7 @@ def format_comparison(comparison: Comparison) -> str:
 def read_answers(run: Run) -> dict[int, dict[str, str]]:
     """The replies of a run by training step and question."""
     answers: defaultdict[int, dict[str, str]] = defaultdict(dict)
-    for line in read_json_lines(run.answers_file):
+    for line in read_json_lines(run.answers_file, reports=True):
         question, reply = line.get("question"), line.get("reply")
         if isinstance(question, str) and isinstance(reply, str):
             answers[line["step"]][question] = reply

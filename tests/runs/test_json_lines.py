@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seq2seq_chat.runs.json_lines import JsonLinesWriter, append_durably, read_json_lines
+from seq2seq_chat.runs.json_lines import CHECKSUM, JsonLinesWriter, append_durably, read_json_lines, read_objects
 from seq2seq_chat.system.errors import UserError
 from tests.conftest import limited_file_size
 
@@ -68,6 +68,21 @@ def test_lines_are_appended_and_dropped(tmp_path: Path) -> None:
     assert path.read_text(encoding="utf-8") == '{"step": 1, "perplexity": 2.5}\n{"step": 2, "perplexity": null}\n'
     assert writer.discard_after(None) == 0
     assert path.read_text(encoding="utf-8") == ""
+
+
+def test_a_damaged_line_is_left_out_and_named_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Wherever it was changed. Lines of earlier versions, without checksums, are read."""
+    path, entry = tmp_path / "votes.jsonl", {"choice": "left", "step": 7}
+    path.write_text('{"choice": "right"}\n', encoding="utf-8")
+    append_durably(path, entry)
+    append_durably(path, {"step": 8})
+    content = path.read_bytes()
+    assert list(read_objects(path, reports=True)) == [{"choice": "right"}, entry, {"step": 8}]
+    start = content.index(b"\n") + 1
+    for position in (*range(start, content.index(CHECKSUM.encode())), content.index(b"}\n", start) - 1):
+        path.write_bytes(content[:position] + bytes([content[position] ^ 1]) + content[position + 1 :])
+        assert list(read_objects(path, reports=True)) == [{"choice": "right"}, {"step": 8}]
+    assert caplog.messages == [f"line 2 of {path} is damaged and left out"]
 
 
 def test_a_line_that_does_not_fit_is_an_error_and_leaves_nothing(tmp_path: Path) -> None:

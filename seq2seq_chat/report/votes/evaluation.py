@@ -238,7 +238,7 @@ Line = TypeVar("Line", bound=BaseModel)
 
 
 def _read(path: Path, line_type: type[Line]) -> Iterator[Line]:
-    """The valid lines of a file."""
-    for line in read_objects(path):
+    """The valid lines of a file; those that are damaged are reported."""
+    for line in read_objects(path, reports=True):
         with contextlib.suppress(ValidationError):
             yield line_type.model_validate(line)
