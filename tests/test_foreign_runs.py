@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
 import logging
+import tracemalloc
 import zipfile
 from contextlib import suppress
 from pathlib import Path
@@ -19,9 +21,13 @@ from onnx import TensorProto, helper
 
 from seq2seq_chat.chat.chatbot import Chatbot
 from seq2seq_chat.checkpoint.arrays import DamagedCheckpoint, read_arrays, write_arrays
+from seq2seq_chat.config import parse_config
+from seq2seq_chat.data.build_codecs import build_codecs
+from seq2seq_chat.data.dataset import open_training_corpus
 from seq2seq_chat.engines.onnx import manifest
 from seq2seq_chat.engines.onnx.manifest import ExportedModelError, write_manifest
 from seq2seq_chat.export.onnx import export_onnx
+from seq2seq_chat.report.votes.evaluation import Column, StoredReply, create_evaluation
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.runs.summary import add_answer, compare, read_answers
 from seq2seq_chat.system.errors import UserError
@@ -227,3 +233,49 @@ def test_the_lexicon_is_the_one_in_the_folder(run: Path, tmp_path: Path) -> None
     (tmp_path / "words.tsv").write_text("a\tb\n", encoding="utf-8")
     edit_config(tmp_path, "decoding", lexicon=str(tmp_path / "words.tsv"))
     assert Run(tmp_path).config.decoding.lexicon == str(tmp_path / "lexicon.tsv")
+
+
+# prepared corpora and votes
+
+DIALOG = "how are you ?\nfine , thanks\n\nwho is it ?\nit 's me 😂\nwhat now ?\n"
+FILES = {"train.txt": DIALOG, "train.tsv": "a b\tb a\nhow ?\tlike this\ngo\tno\n", "votes.jsonl": ""}
+
+
+@pytest.mark.parametrize("examples", [20, pytest.param(1000, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("name", FILES)
+def test_a_changed_corpus_or_file_of_votes_gives_a_sentence_or_is_read(
+    tmp_path: Path, name: str, examples: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without more memory than a small multiple of what is read intact."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    columns = [Column(run="one"), Column(run="two")]
+    evaluation = create_evaluation(tmp_path, "x", columns, ["a", "b", "c"])
+    for prompt, column in itertools.product(range(3), range(2)):
+        evaluation.add_reply(StoredReply(prompt=prompt, column=column, text="x", step=1))
+    votes = [evaluation.add_vote("anna", number, "left") for number in range(3)]
+    path = (evaluation.path if name == "votes.jsonl" else tmp_path) / name
+    if name != "votes.jsonl":
+        path.write_text(FILES[name], encoding="utf-8")
+    original = path.read_bytes()
+
+    @settings(QUICK, max_examples=examples)
+    @given(data=st.data())
+    def check(data: st.DataObject) -> None:
+        start = data.draw(st.integers(0, len(original)))
+        removed, added = data.draw(st.sampled_from([0, 1, 20, len(original)])), data.draw(st.binary(max_size=30))
+        path.write_bytes(original[:start] + added + original[start + removed :])
+        if name == "votes.jsonl":
+            assert {vote.item for vote in evaluation.votes()} <= {vote.item for vote in votes}
+            return
+        config = parse_config({"name": "x", "data": {"train": str(path), "vocabulary_size": 30}}, "x")
+        with suppress(UserError):
+            list(open_training_corpus(config, build_codecs(config.data), lambda _: None).samples(np.arange(1)))
+
+    logging.disable()
+    tracemalloc.start()
+    try:
+        check()
+        assert tracemalloc.get_traced_memory()[1] < 64 * 2**20
+    finally:
+        tracemalloc.stop()
+        logging.disable(logging.NOTSET)

@@ -355,6 +355,12 @@ def test_whatever_is_read_is_intact(shape: tuple[int, ...], part_bytes: int, dat
         assert len(repairs) == 1
 
 
+def test_the_last_row_is_compared_whichever_index_names_it() -> None:
+    for index in (2, -1):
+        view, repairs = checked(np.arange(3), {2: 9})
+        assert view[index] == 2 and len(repairs) == 1
+
+
 def test_empty_arrays_and_those_that_cannot_be_repaired() -> None:
     def refuse(damaged: StoredArray) -> StoredArray:
         raise UserError("the disk is broken")
