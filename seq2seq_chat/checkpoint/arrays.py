@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 METADATA = "metadata.json"
 DAMAGE_ERRORS = (  # what zipfile and NumPy raise for truncated files and flipped bits
     *(zipfile.BadZipFile, zlib.error, ValueError, TypeError, LookupError, EOFError, OSError, NotImplementedError),
-    *(RuntimeError, MemoryError, OverflowError, SyntaxError, struct.error, tokenize.TokenError),
+    *(RuntimeError, OverflowError, SyntaxError, struct.error, tokenize.TokenError),
 )
 
 
@@ -87,6 +87,7 @@ def read_arrays(
     Raises:
         DamagedCheckpoint: The file is damaged.
         MismatchError: The file is intact but lacks one of ``names``.
+        UserError: There is not enough memory for its arrays.
     """
     try:
         with zipfile.ZipFile(path) as archive:
@@ -103,6 +104,8 @@ def read_arrays(
             if not isinstance(metadata, dict):
                 raise ValueError(f"{METADATA} is no object")
             return arrays, metadata
+    except MemoryError as error:  # its members are no larger than the file
+        raise UserError(f"{path} could not be read: there is not enough memory; end other programs") from error
     except DAMAGE_ERRORS as error:
         raise DamagedCheckpoint(f"{path}: {error}") from error
 

@@ -6,6 +6,7 @@ import json
 import re
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
@@ -23,6 +24,7 @@ from seq2seq_chat.checkpoint.arrays import (
 )
 from seq2seq_chat.model.variables import load_variables, save_variables
 from seq2seq_chat.runs.run import Run
+from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.files import file_checksum
 from seq2seq_chat.text.codec import Codecs
 from tests.conftest import Cli, edit_checkpoints, edit_config
@@ -60,6 +62,14 @@ def test_weights_of_another_model_are_rejected(tmp_path: Path, variables: list[t
         load_variables(file, [tf.Variable(tf.zeros([9, 5]), name="encoder/input")])
     with pytest.raises(MismatchError, match="has no variable encoder/output"):
         load_variables(file, [tf.Variable(0.0, name="encoder/output")])
+
+
+def test_too_little_memory_is_not_called_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Damage would let an older checkpoint take the place of this one."""
+    write_arrays(tmp_path / "x.npz", {"w": np.zeros(3, np.float32)}, {})
+    monkeypatch.setattr(np.lib.format, "read_array", MagicMock(side_effect=MemoryError))
+    with pytest.raises(UserError, match=r"x.npz could not be read: there is not enough memory"):
+        read_arrays(tmp_path / "x.npz", ["w"])
 
 
 def test_any_flipped_bit_is_detected_or_harmless(tmp_path: Path) -> None:
