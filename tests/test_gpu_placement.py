@@ -80,7 +80,7 @@ def validation(config: Config, model: Seq2Seq) -> Any:
 
 
 def scoring(config: Config, model: Seq2Seq) -> Any:
-    return Scorer(model)._pairs_graph.get_concrete_function()
+    return Scorer(model)._graph.get_concrete_function(*batch_specs(config))
 
 
 def search(**decoding: Any) -> Callable[[Config, Seq2Seq], Any]:

@@ -119,7 +119,7 @@ def _serialize(name: str, graph: onnx.ModelProto) -> bytes:
 
 PACKAGES = (
     *("click", "numpy", "onnxruntime", "pydantic", "tqdm", "zstandard"),  # all commands
-    *("Bootstrap-Flask", "Flask", "Flask-Compress", "waitress"),  # serve
+    *("Bootstrap-Flask", "Flask", "Flask-Compress", "prometheus_client", "waitress"),  # serve
 )
 """What `chat`, `generate` and `serve` import for an exported model."""
 TOKENIZER_PACKAGES: Mapping[str, tuple[str, ...]] = {"subword": ("sentencepiece",), "unicode": ("regex",)}

@@ -7,6 +7,7 @@ import math
 import os
 import random
 import struct
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +23,7 @@ from seq2seq_chat.metrics.sentence_vectors import (
     train_sent2vec,
 )
 from seq2seq_chat.runs.run import create_run
+from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.text.codec import Codecs
 from tests.random_runs import make_codec
 
@@ -235,13 +237,23 @@ def test_corpus_without_sentences() -> None:
         train_sent2vec([["alone"], []], seed=1)
 
 
-def test_vectors_are_trained_on_the_known_words_of_targets(tmp_path: Path) -> None:
+def test_vectors_are_trained_on_the_known_words_of_targets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of evenly spaced ones, if there are many."""
+    trained: list[list[list[str]]] = []
+
+    def train(utterances: Iterable[list[str]], seed: int) -> None:
+        trained.append(list(utterances))
+        raise Sent2VecError("enough")
+
+    monkeypatch.setattr(training, "train_sent2vec", train)
     (tmp_path / "train.txt").write_text("a b\nb x a\nc\nx\n", encoding="utf-8")
     config = parse_config({"name": "new", "data": {"train": str(tmp_path / "train.txt")}}, "x")
     run = create_run(tmp_path, config, Codecs.shared(make_codec("english", "abc")), {})
-    assert list(training.training_utterances(run, 9)) == [["b", "a"], ["c"], []]
-    assert list(training.training_utterances(run, 2)) == [["b", "a"], ["c"]]
+    for limit in (9, 2):
+        monkeypatch.setattr(training, "MAX_UTTERANCES", limit)
+        with pytest.raises(UserError, match="enough"):
+            training.load_sentence_vectors(run, tmp_path)
+    assert trained == [[["b", "a"], ["c"], []], [["b", "a"], ["c"]]]
 
 
 def toy_vectors() -> Sent2Vec:

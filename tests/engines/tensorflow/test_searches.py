@@ -121,12 +121,15 @@ def test_so_it_does_with_every_setting(
 
 
 def compare_searches(engine: TensorFlowEngine, utterances: Utterances, decoding: Decoding) -> None:
-    search = engine.search(decoding)
-    lengths: list[int] = []
-    found = search(*utterances, 3, lambda row, hypotheses: not lengths.append(int(np.max(hypotheses.lengths))))
-    for name, field, expected in zip(Hypotheses._fields, found, search(*utterances, 3), strict=True):
+    found = by_steps(engine, decoding)(*utterances, 3)
+    for name, field, expected in zip(Hypotheses._fields, found, engine.search(decoding)(*utterances, 3), strict=True):
         np.testing.assert_allclose(field, expected, rtol=1e-5, atol=1e-5, err_msg=name)
-    assert lengths == list(range(1, len(lengths) + 1))
+
+
+def by_steps(engine: TensorFlowEngine, decoding: Decoding) -> batches.ReplySearch:
+    """The search for whole batches, but step by step."""
+    config = engine.model.config
+    return batches.ReplySearch(engine.steps, decoding, STEPS, config.encoder_steps if config.attention != "none" else 0)
 
 
 def test_a_watched_search_finds_what_the_graph_finds(engine: TensorFlowEngine, utterances: Utterances) -> None:
@@ -161,7 +164,7 @@ def test_settings_are_inputs_of_the_graph_of_a_step(plain_engine: TensorFlowEngi
     for penalty, n, length in ((1.0, 0, 0), (1.4, 2, 3), (1.0, 1, 5)):
         options = {"repetition_penalty": penalty, "no_repeat_ngram_size": n, "min_length": length}
         for method in ({}, {"beam_width": 3}, {"method": "sample", "temperature": 0.5 + length, "top_k": n or None}):
-            engine.search(settings(**method, **options))(*utterances, 1, lambda *_: True)
+            by_steps(engine, settings(**method, **options))(*utterances, 1)
     kinds = {(v.k, "uniform" in v.inputs) for v in steps._steps if not v.reported and v.k in (1, 4)}
     assert kinds >= {(1, False), (1, True), (4, False)}
     assert all(variant.banned == MIN_BANNED for variant in steps._steps)
