@@ -91,6 +91,7 @@ def evaluate(
     loaded = LoadedRun(run, snapshot, engine, decodings[0], members)
     if sent2vec is not None:
         Sent2Vec.load(sent2vec)  # the same
+    Dataset.open(corpus_file, run.codecs, run.config.data)  # the same
     embeddings = run_in_thread(functools.partial(load_sentence_vectors, run, output, sent2vec))
     predictions = predict(loaded, corpus_file, output, limit=limit, decoding=decodings[0])
     vectors: Sent2Vec | None = None
