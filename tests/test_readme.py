@@ -337,6 +337,8 @@ def write_corpora(folder: Path) -> None:
     (folder / "fra-eng").mkdir()
     pairs = [f"{line}\tmais {line}\tCC-BY 2.0 (France)\n" for line in talk]
     (folder / "fra-eng" / "fra.txt").write_text("".join(pairs), encoding="utf-8")
+    with zipfile.ZipFile(folder / "fra-eng.zip", "w") as archive:
+        archive.write(folder / "fra-eng" / "fra.txt", "fra.txt")
     for language in ("en", "fr"):
         (folder / f"news.{language}").write_text("".join(f"{line} {language}\n" for line in talk), encoding="utf-8")
     (folder / "DailyDialog").mkdir()
