@@ -6,6 +6,7 @@ name, and ``metadata.json``. The zip format keeps a checksum of each member.
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import math
@@ -35,6 +36,8 @@ DAMAGE_ERRORS = (  # what zipfile and NumPy raise for truncated files and flippe
     *(zipfile.BadZipFile, zlib.error, ValueError, TypeError, LookupError, EOFError, OSError, NotImplementedError),
     *(RuntimeError, OverflowError, SyntaxError, struct.error, tokenize.TokenError),
 )
+
+NO_DAMAGE = {errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
 
 
 class DamagedCheckpoint(Exception):
@@ -87,7 +90,7 @@ def read_arrays(
     Raises:
         DamagedCheckpoint: The file is damaged.
         MismatchError: The file is intact but lacks one of ``names``.
-        UserError: There is not enough memory for its arrays.
+        UserError: There is not enough memory for its arrays, or the file may not be opened now.
     """
     try:
         with zipfile.ZipFile(path) as archive:
@@ -107,6 +110,8 @@ def read_arrays(
     except MemoryError as error:  # its members are no larger than the file
         raise UserError(f"{path} could not be read: there is not enough memory; end other programs") from error
     except DAMAGE_ERRORS as error:
+        if isinstance(error, OSError) and error.errno in NO_DAMAGE:
+            raise UserError(f"{path} could not be read: {error.strerror}") from error
         raise DamagedCheckpoint(f"{path}: {error}") from error
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import re
 from pathlib import Path
@@ -64,11 +65,21 @@ def test_weights_of_another_model_are_rejected(tmp_path: Path, variables: list[t
         load_variables(file, [tf.Variable(0.0, name="encoder/output")])
 
 
-def test_too_little_memory_is_not_called_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("error", "cause"),
+    [
+        (MemoryError(), "there is not enough memory"),
+        (OSError(errno.EMFILE, "Too many open files"), "Too many open files"),
+    ],
+    ids=repr,
+)
+def test_what_is_wrong_with_the_machine_is_not_called_damage(
+    error: Exception, cause: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Damage would let an older checkpoint take the place of this one."""
     write_arrays(tmp_path / "x.npz", {"w": np.zeros(3, np.float32)}, {})
-    monkeypatch.setattr(np.lib.format, "read_array", MagicMock(side_effect=MemoryError))
-    with pytest.raises(UserError, match=r"x.npz could not be read: there is not enough memory"):
+    monkeypatch.setattr(np.lib.format, "read_array", MagicMock(side_effect=error))
+    with pytest.raises(UserError, match=rf"x.npz could not be read: {cause}"):
         read_arrays(tmp_path / "x.npz", ["w"])
 
 
