@@ -16,12 +16,22 @@ from tests.webui.test_conversations import ANSWER, echo, texts
 ID = "[0-9a-f]{24}"
 
 
+def wait_until_kept(page: Any, text: str) -> None:
+    """Wait until a text is in the browser's database; a reply is shown before that."""
+    script = """async (text) => {
+      const { allRecords } = await import("/static/js/kept.js");
+      return JSON.stringify(await allRecords()).includes(text);
+    }"""
+    page.wait_for_function(script, arg=text)
+
+
 def compared(page: Any, server: str) -> Any:
     """Compare the answers of a column to a text; the texts that are shown."""
     open_page(page, server, "/compare")
     page.get_by_role("button", name="Add column").click()
     submit(page, "apples")
     page.locator(".lane .message-text").wait_for()
+    wait_until_kept(page, "APPLES")
     return page.locator("#lanes .message-text")
 
 
@@ -38,12 +48,14 @@ def test_addresses_name_what_is_shown(page: Any, shared_server: str, expect: Any
     open_page(page, shared_server)
     echo(page)
     send(page, "a")
+    wait_until_kept(page, "A 1")
     first = page.url
     assert re.fullmatch(f"{shared_server}/chat/{ID}", first)
     page.locator("#menu").click()
     page.locator("#new").click()
     expect(page).to_have_url(f"{shared_server}/")
     send(page, "b")
+    wait_until_kept(page, "B 2")
     assert page.url != first
     page.go_back()
     expect(page.locator("#log .message-text")).to_have_text(["a", "A 1"])
@@ -67,6 +79,7 @@ def test_two_tabs_with_a_comparison_keep_the_turns_of_both(page: Any, shared_ser
     for tab, text in ((page, "pears"), (other, "plums")):
         submit(tab, text)
         expect(tab.locator(".lane .message-text")).to_have_count(2)
+        wait_until_kept(tab, text.upper())
     page.reload()
     expect(shown).to_have_text(["apples", "APPLES 1", "pears", "PEARS 2", "plums", "PLUMS 1"])
 
@@ -78,6 +91,7 @@ def test_everything_is_found_downloaded_deleted_and_imported(
     open_page(page, shared_server)
     echo(page)
     send(page, "cherries")
+    wait_until_kept(page, "CHERRIES")
     compared(page, shared_server)
     talked(page, shared_server)
     titles = page.locator(".kept-title")

@@ -125,7 +125,7 @@ class OnnxModel:
         """
         assert self._encoder is not None
         needed = source[:, : max(1, int(np.max(lengths, initial=1)))]
-        arrays = self._encoder.run(None, {"source": np.ascontiguousarray(needed), "lengths": lengths})
+        arrays = self._run(self._encoder, None, {"source": np.ascontiguousarray(needed), "lengths": lengths})
         return arrays[: len(self._states)], arrays[len(self._states) :]
 
     def step(
@@ -144,10 +144,23 @@ class OnnxModel:
             inputs["k"] = np.array([k or 1], np.int64)
         names = ["logits" if k is None else "top_logits", "normalizer", *(f"next_{name}" for name in self._states)]
         names += ["attention"] * self.has_attention + ["top_words"] * (k is not None)
-        outputs = dict(zip(names, self._step.run(names, inputs), strict=True))
+        outputs = dict(zip(names, self._run(self._step, names, inputs), strict=True))
         attention = outputs.get("attention", np.zeros([len(words), 0], np.float32))
         state = [outputs[f"next_{name}"] for name in self._states]
         return OnnxOutput(outputs[names[0]], outputs["normalizer"], state, attention, outputs.get("top_words"))
+
+    @staticmethod
+    def _run(session: onnxruntime.InferenceSession, names: list[str] | None, inputs: dict[str, np.ndarray]) -> Arrays:
+        """The outputs of a graph. Raises ExportedModelError if its operations do not fit together."""
+        try:
+            outputs: Arrays = session.run(names, inputs)
+        except MemoryError:
+            raise
+        except Exception as error:  # ONNX Runtime has no common base class of its own
+            raise ExportedModelError(
+                f"the graph could not be computed: {str(error).splitlines()[0]}; {RESTORE}"
+            ) from error
+        return outputs
 
 
 def take_rows(arrays: Sequence[np.ndarray], rows: np.ndarray) -> Arrays:
