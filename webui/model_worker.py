@@ -227,12 +227,10 @@ class ModelWorker(threading.Thread):
             if isinstance(reply, Exception):
                 job.future.set_exception(self._logged(reply, FAILED))
                 return
-            if job.stream is not None and reply.source_words:
-                job.stream.write(reply.text)
             self._answer(bot, job, reply)
 
         if self._searches is None:
-            self._searches = bot.joint_searches(decoding)
+            self._searches = bot.joint_searches(decoding, self._limits.max_batch_size)
         questions = []
         for job in jobs:
             text, history, seed = job.utterance

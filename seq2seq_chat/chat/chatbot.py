@@ -36,7 +36,7 @@ from seq2seq_chat.engines import ReplyEngine
 from seq2seq_chat.engines.scorer import StepScorer
 from seq2seq_chat.runs.find import RunSnapshot, find_run
 from seq2seq_chat.runs.run import Run, RunError
-from seq2seq_chat.search.batches import Prefixes, ReplySearch, Seeds
+from seq2seq_chat.search.batches import MAX_ROWS, Prefixes, ReplySearch, Seeds
 from seq2seq_chat.search.engine import NEG_INF, Hypotheses
 from seq2seq_chat.search.joint import JointSearches
 from seq2seq_chat.system.errors import UserError, cut
@@ -160,9 +160,9 @@ class Chatbot:
         seconds = time.perf_counter() - start
         return [self._reply(utterance, reader, results.get(row), seconds) for row, utterance in enumerate(read)]
 
-    def joint_searches(self, decoding: Decoding) -> JointSearches:
-        """Searches with any settings whose steps are computed together, for :meth:`start_replies`."""
-        return JointSearches(self.search(decoding).engine)
+    def joint_searches(self, decoding: Decoding, limit: int = MAX_ROWS) -> JointSearches:
+        """Searches with any settings whose steps are computed together, for :meth:`start_replies`; others wait."""
+        return JointSearches(self.search(decoding).engine, limit)
 
     def start_replies(self, searches: JointSearches, questions: Sequence[Question], decoding: Decoding) -> None:
         """Start replies whose searches are computed together with others; see :meth:`replies`.

@@ -15,7 +15,6 @@ from seq2seq_chat.search.engine import (
     NO_ENTRIES,
     Edits,
     Engine,
-    Entries,
     Hypotheses,
     Rows,
     Sampling,
@@ -56,10 +55,11 @@ class JointSearches:
 
     Args:
         engine: Computes the steps; its states are :class:`Rows`, or lists of them.
+        limit: Searches that run at once; others wait until some have ended.
     """
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(self, engine: Engine, limit: int = MAX_ROWS) -> None:
+        self._engine, self._limit = engine, limit
         self._waiting: deque[tuple[Search, StepRequest, OnEnd, State, int]] = deque()
         self._groups: dict[Hashable, _Group] = {}
 
@@ -83,9 +83,11 @@ class JointSearches:
     def step(self) -> None:
         """Compute one step of all searches; those that would not fit into memory wait until others have ended."""
         rows = sum(running.rows for group in self._groups.values() for running in group.running)
+        room = self._limit - sum(len(group.running) for group in self._groups.values())
         joining: dict[tuple[Hashable, int], list[tuple[Search, StepRequest, OnEnd, State, int]]] = {}
-        while self._waiting and (not rows or rows + len(self._waiting[0][1].words) <= MAX_ROWS):
+        while self._waiting and room > 0 and (not rows or rows + len(self._waiting[0][1].words) <= MAX_ROWS):
             entry = self._waiting.popleft()
+            room -= 1
             rows += len(entry[1].words)
             joining.setdefault((_kind(entry[1]), id(entry[3])), []).append(entry)
         for (kind, _), entries in joining.items():
@@ -143,14 +145,16 @@ def _kind(request: StepRequest) -> Hashable:
 def _joint_request(running: Sequence[_Running]) -> StepRequest:
     """The requests of some searches as one."""
     requests = [each.request for each in running]
-    starts = np.cumsum([0, *(each.rows for each in running)])
-    everywhere = set.intersection(*(set(request.edits.banned) for request in requests))
-    forbidden, penalized = [], []
-    for request, start, end in zip(requests, starts, starts[1:], strict=False):
-        words = [word for word in request.edits.banned if word not in everywhere]
-        banned = [(row, word) for row in range(start, end) for word in words]
-        forbidden += [_shift(request.edits.forbidden, start), np.array(banned or NO_ENTRIES, np.int32)]
-        penalized.append(_shift(request.edits.penalized, start))
+    everywhere = set.intersection(*map(set, {request.edits.banned for request in requests}))
+    forbidden, penalized, start = [NO_ENTRIES], [NO_ENTRIES], 0
+    for request in requests:
+        edits, end = request.edits, start + len(request.words)
+        for entries, shifted in ((edits.forbidden, forbidden), (edits.penalized, penalized)):
+            if len(entries):
+                shifted.append(entries + np.array([start, 0], np.int32))
+        if words := [word for word in edits.banned if word not in everywhere]:
+            forbidden.append(np.array([(row, word) for row in range(start, end) for word in words], np.int32))
+        start = end
     first = requests[0]
     banned_everywhere = tuple(word for word in first.edits.banned if word in everywhere)
     sampling = None
@@ -164,11 +168,6 @@ def _joint_request(running: Sequence[_Running]) -> StepRequest:
         max(request.k for request in requests),
         sampling,
     )
-
-
-def _shift(entries: Entries, rows: int) -> Entries:
-    """Entries of the logits, some rows further down."""
-    return entries + np.array([rows, 0], np.int32)
 
 
 def _part(output: StepOutput, rows: slice, request: StepRequest) -> StepOutput:

@@ -77,7 +77,7 @@ def sequential_search(
             parents,
             combined_edits(rules, words[active, :t]),
             sampling=None if uniform is None else Sampling(uniform.reshape(-1, steps)[active, t], distribution),
-            forced=forced_at(forced, active, t),
+            forced=forced_at(forced, active, t) if prefixes else None,
         )
         chosen, log_probabilities = output.words[:, 0], output.log_probabilities[:, 0]
         if output.forced is not None:

@@ -67,12 +67,14 @@ def assert_equal(found: Any, expected: Sequence[np.ndarray]) -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-@pytest.mark.parametrize("max_rows", [5, 640])
-def test_a_search_finds_what_it_finds_alone(seed: int, max_rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("max_rows", "limit"), [(5, 640), (640, 3), (640, 640)])
+def test_a_search_finds_what_it_finds_alone(
+    seed: int, max_rows: int, limit: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Searches of all kinds that join at random steps, while others leave or wait."""
     monkeypatch.setattr(joint, "MAX_ROWS", max_rows)
     random, model, results = np.random.default_rng(seed), TableModel(6, STEPS, range(20)), dict[int, Any]()
-    searches = JointSearches(model)
+    searches = JointSearches(model, limit)
     chosen = [SETTINGS[kind] for kind in random.integers(len(SETTINGS), size=20)]
     for utterance, decoding in enumerate(chosen):
         add(searches, model, utterance, decoding, results)

@@ -51,9 +51,9 @@ def test_the_reply_grows_to_that_of_the_other_endpoint(shared_client: FlaskClien
     }
     assert {name for name, _ in texts} == {"text"}
     grown = [content["text"] for _, content in texts]
-    assert len(grown) > 1 or len(reply["reply_words"]) < 2
+    assert grown
     if decoding["method"] != "beam":
-        assert grown[-1] == reply["reply"]
+        assert reply["reply"].startswith(grown[-1])
         assert [len(text) for text in grown] == sorted(map(len, grown))
 
 
