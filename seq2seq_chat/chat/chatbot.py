@@ -64,7 +64,7 @@ class Question(NamedTuple):
 class _Utterance(NamedTuple):
     text: str
     words: list[str]  # its tokens
-    source: list[str]  # after those of the turns before it
+    source: list[str]  # the tokens of the turns before it, and its own
 
 
 def _before_reranking(decoding: Decoding) -> Decoding:
@@ -169,7 +169,7 @@ class Chatbot:
 
         Args:
             searches: Of :attr:`engine`; each of its steps is one of all searches.
-            questions: Whoever asked is told of each step and of the reply.
+            questions: Their functions are called after each step, and with the reply or the error.
             decoding: The settings.
         """
         reader, search = self.reader(decoding), self.search(_before_reranking(decoding))
@@ -197,7 +197,7 @@ class Chatbot:
         utterance: _Utterance,
         result: Hypotheses | Exception,
     ) -> None:
-        """Tell whoever asked a question the reply or the error."""
+        """Call ``on_end`` of a question with the reply or the error."""
         reply: Reply | Exception
         try:
             if isinstance(result, Exception):

@@ -88,7 +88,7 @@ def _ensure_combinable(run: Run, other: Run) -> None:
     """Raise UserError if two runs read or write other words than each other, so that they cannot be an ensemble."""
     if other.config.task != run.config.task:
         raise UserError(
-            f"--with {other.name}: its task is {other.config.task}, but that of {run.name} {run.config.task}"
+            f"--with {other.name}: its task is {other.config.task}, but the task of {run.name} is {run.config.task}"
         )
     for one, two in zip(run.codecs, other.codecs, strict=True):
         if one.vocabulary.fingerprint != two.vocabulary.fingerprint or not are_equal(one.tokenizer, two.tokenizer):

@@ -84,7 +84,7 @@ with_option = click.option(
     "others",
     multiple=True,
     metavar="RUN[:SNAPSHOT]",
-    help="Average the probabilities of the next word with those of another run of the same words. Can be repeated.",
+    help="Average the word probabilities with another run of the same vocabularies. Can be repeated.",
 )
 limit_option = click.option(
     "--limit",

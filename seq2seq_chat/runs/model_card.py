@@ -57,7 +57,7 @@ that data. Weights and vocabularies derive from the data, whose license applies 
 
 
 def write_model_card(run: Run, folder: Path) -> None:
-    """Write the card of a run into a folder: its own, or that of an exported model.
+    """Write the card of a run into a folder: the run's own, or an exported model's.
 
     Raises:
         UserError: The run is damaged, or the card could not be written.

@@ -49,6 +49,14 @@ class _Group:
     running: list[_Running] = field(default_factory=list)
     state: State = None
 
+    def join(self, running: Sequence[_Running], state: State) -> None:
+        """Add searches that continue rows of another state."""
+        rows = _row_count(self.state)
+        for each in running:
+            each.first_row += rows
+        self.running += running
+        self.state = state if self.state is None else join_states(self.state, state)
+
 
 class JointSearches:
     """Runs searches side by side, a step of all of them at a time.
@@ -60,7 +68,7 @@ class JointSearches:
 
     def __init__(self, engine: Engine, limit: int = MAX_ROWS) -> None:
         self._engine, self._limit = engine, limit
-        self._waiting: deque[tuple[Search, StepRequest, OnEnd, State, int]] = deque()
+        self._waiting: deque[tuple[_Running, State]] = deque()
         self._groups: dict[Hashable, _Group] = {}
 
     def __len__(self) -> int:
@@ -78,25 +86,20 @@ class JointSearches:
         """
         state = self._engine.start(source, lengths)
         for row, (search, end) in enumerate(zip(searches, on_end, strict=True)):
-            self._waiting.append((search, next(search), end, state, row))
+            self._waiting.append((_Running(search, next(search), end, row), state))
 
     def step(self) -> None:
         """Compute one step of all searches; those that would not fit into memory wait until others have ended."""
         rows = sum(running.rows for group in self._groups.values() for running in group.running)
         room = self._limit - sum(len(group.running) for group in self._groups.values())
-        joining: dict[tuple[Hashable, int], list[tuple[Search, StepRequest, OnEnd, State, int]]] = {}
-        while self._waiting and room > 0 and (not rows or rows + len(self._waiting[0][1].words) <= MAX_ROWS):
-            entry = self._waiting.popleft()
+        joining: dict[tuple[Hashable, int], tuple[State, list[_Running]]] = {}  # by kind and start
+        while self._waiting and room > 0 and (not rows or rows + self._waiting[0][0].rows <= MAX_ROWS):
+            running, state = self._waiting.popleft()
             room -= 1
-            rows += len(entry[1].words)
-            joining.setdefault((_kind(entry[1]), id(entry[3])), []).append(entry)
-        for (kind, _), entries in joining.items():
-            group = self._groups.setdefault(kind, _Group())
-            first = _row_count(group.state)
-            group.state = entries[0][3] if group.state is None else join_states(group.state, entries[0][3])
-            group.running += [_Running(search, request, end, first) for search, request, end, _, _ in entries]
-            for running, entry in zip(group.running[-len(entries) :], entries, strict=True):
-                running.request = running.request._replace(parents=running.request.parents + entry[4])
+            rows += running.rows
+            joining.setdefault((_kind(running.request), id(state)), (state, []))[1].append(running)
+        for (kind, _), (state, started) in joining.items():
+            self._groups.setdefault(kind, _Group()).join(started, state)
         for kind, group in list(self._groups.items()):
             self._step(group)
             if not group.running:
@@ -116,9 +119,7 @@ class JointSearches:
             group.running, group.state = [], None
             for part in parts:
                 if part.running:
-                    part.running[0].first_row = _row_count(group.state)
-                    group.state = part.state if group.state is None else join_states(group.state, part.state)
-                    group.running += part.running
+                    group.join(part.running, part.state)
             return
         following, first = [], 0
         for running in group.running:
@@ -184,7 +185,7 @@ def _row_count(state: State) -> int:
 
 
 def join_states(one: State, two: State) -> State:
-    """The rows of a state, and then those of another; shorter sources are padded."""
+    """Join the rows of two states; shorter sources are padded."""
     if not isinstance(one, Rows):
         return [join_states(*parts) for parts in zip(one, two, strict=True)]
     utterances = np.unique(one.utterances, return_inverse=True)[1].astype(np.int32)
