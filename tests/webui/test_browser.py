@@ -22,6 +22,7 @@ from tests.webui.conftest import (
     set_decoding,
     set_view,
     submit,
+    wait_until_kept,
 )
 
 QUESTION = "you see the tree1 ?"
@@ -188,6 +189,7 @@ def test_compare(page: Any, shared_server: str, expect: Any) -> None:
     expect(page.locator(".lane").nth(0).locator(".meta")).to_contain_text("step 10")
     page.get_by_label("Remove column tiny, 10").click()
     expect(page.locator(".lane .message-text")).to_have_text(replies[1:])
+    wait_until_kept(page, replies[0], is_kept=False)
     page.reload()
     expect(page.locator(".lane .message-text")).to_have_text(replies[1:])
 
@@ -232,6 +234,7 @@ def test_the_server_restarts_during_a_conversation(page: Any, serve: Serve, resu
     for _ in range(2):  # start → stop → start
         with serve(results, port=port) as address:
             page.get_by_role("button", name="Try again").click()
+            expect(page.locator("#send")).to_be_visible(timeout=REPLY_TIMEOUT)
             again = page.locator(".message.model").last.locator(".message-text")
             expect(again).to_have_text(reply, timeout=REPLY_TIMEOUT)
             expect(page.locator(".error")).to_have_count(0, timeout=REPLY_TIMEOUT)

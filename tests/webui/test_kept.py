@@ -9,20 +9,11 @@ from typing import Any
 
 import pytest
 
-from tests.webui.conftest import download, open_page, submit
+from tests.webui.conftest import download, hold, open_page, submit, wait_until_kept
 from tests.webui.test_browser import send
 from tests.webui.test_conversations import ANSWER, echo, texts
 
 ID = "[0-9a-f]{24}"
-
-
-def wait_until_kept(page: Any, text: str) -> None:
-    """Wait until a text is in the browser's database; a reply is shown before that."""
-    script = """async (text) => {
-      const { allRecords } = await import("/static/js/kept.js");
-      return JSON.stringify(await allRecords()).includes(text);
-    }"""
-    page.wait_for_function(script, arg=text)
 
 
 def compared(page: Any, server: str) -> Any:
@@ -66,6 +57,27 @@ def test_addresses_name_what_is_shown(page: Any, shared_server: str, expect: Any
     expect(other.locator("#log .message-text")).to_have_text(["a", "A 1"])
     other.goto(f"{shared_server}/chat/{'0' * 24}")
     expect(other.locator("#note")).to_contain_text("does not keep what the address names")
+
+
+def test_what_is_done_before_the_runs_are_known_lasts(page: Any, shared_server: str, expect: Any) -> None:
+    open_page(page, shared_server)
+    echo(page)
+    send(page, "a")
+    wait_until_kept(page, "A 1")
+    address = page.url
+    other = page.context.new_page()
+    held = hold(other, "**/api/runs")
+    with other.expect_request("**/api/runs"):
+        other.goto(address)
+    expect(other.locator("#log .message-text")).to_have_text(["a", "A 1"])
+    other.locator("#menu").click()
+    other.locator("#new").click()
+    expect(other).to_have_url(f"{shared_server}/")
+    for route in held:
+        route.continue_()
+    expect(other.locator("#run option")).not_to_have_count(0)
+    expect(other.locator("#send")).to_be_enabled()
+    assert texts(other) == []
 
 
 def test_two_tabs_with_a_comparison_keep_the_turns_of_both(page: Any, shared_server: str, expect: Any) -> None:
@@ -112,7 +124,7 @@ def test_everything_is_found_downloaded_deleted_and_imported(
     expect(page.locator("#log .message-text")).to_have_text(["cherries", "CHERRIES 1"])
     page.get_by_role("button", name="Delete everything").click()
     expect(page.locator("#kept-note")).to_contain_text("Everything was deleted.")
-    assert texts(page) == []
+    expect(page.locator("#log .message-text")).to_have_count(0)
     page.reload()
     expect(page.locator("#kept-none")).to_have_text("None yet.")
     assert texts(page) == []

@@ -72,6 +72,7 @@ def test_a_text_is_kept_and_its_link_writes_it_again(page: Any, server: str, exp
     note = page.locator(".text-note")
     expect(note).to_have_text("Note: the model does not know Ω of the prompt.")
     page.reload()
+    expect(page.locator(".token")).to_have_count(40)
     assert tokens_text(page.locator(".written")) == text
     assert [page.locator(name).input_value() for name in ("#text", "#top_k", "#seed")] == ["the Ω", "3", "4"]
     page.locator(".token").nth(3).hover()

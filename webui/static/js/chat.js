@@ -6,7 +6,7 @@ import { asJson, asMarkdown, asText } from "./conversation_files.js";
 import { ConversationList } from "./conversation_list.js";
 import { DecodingForm } from "./decoding.js";
 import { byId, copyToClipboard, download, element, timedName } from "./dom.js";
-import { isNamed, keep, noteMissing, onBack, recordToShow, remember } from "./kept.js";
+import { keep, noteMissing, onBack, recordToShow, remember } from "./kept.js";
 import { linkTo, notRepeatable, offerLink, openedLink } from "./permalink.js";
 import { RunPicker, trainingHint } from "./run_picker.js";
 import { pendingReply, turnElements } from "./turn_view.js";
@@ -266,5 +266,4 @@ composer.text.focus({ preventScroll: true });
 if (link) form.use({ ...link.decoding, seed: null }); // later replies have seeds of their own
 await picker.start(link);
 noteMissing(note);
-if (saved && isNamed) open(saved, false); // with its run
 if (link) openLink(link);

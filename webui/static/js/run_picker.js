@@ -1,6 +1,7 @@
 // Selects for the run and the snapshot.
 import { fetchJson } from "./api.js";
 import { address, byId, element, formatNumber, loadState, saveState, setOptions } from "./dom.js";
+import { isNamed } from "./kept.js";
 import { hasReplies, pathOf } from "./labels.js";
 import { isTraining } from "./run_fields.js";
 import { addSearch } from "./select_search.js";
@@ -75,8 +76,10 @@ export class RunPicker {
     const remembered = loadState(this.stateName(this.path === "/" ? null : this.path)); // "Talk to it" opens the last run of any task
     try {
       await this.updateRuns(requested ? await this.fullName(requested.run) : remembered?.run);
+      const named = isNamed && !initial && this.runs.has(this.wanted?.run) ? this.wanted : null;
+      if (named) this.runSelect.value = named.run;
       if (!requested && this.path === null && this.runs.has(this.runSelect.value) && !this.accepts(this.task)) this.selectDefault();
-      await this.loadRun((requested ?? remembered)?.snapshot);
+      await this.loadRun((named ?? requested ?? remembered)?.snapshot);
     } catch (error) {
       this.onError(error);
     }
@@ -144,8 +147,9 @@ export class RunPicker {
     this.runSelect.value = (isFirstVisit ? usable[0] : usable.find((run) => this.accepts(run.task)))?.name ?? "";
   }
 
-  /** Select a run if it is there, with a snapshot. */
+  /** Select a run if it is there, with a snapshot; before the runs are known, start() does it if the address names a record. */
   async select({ run, snapshot }) {
+    this.wanted = { run, snapshot };
     if (!this.runs.has(run)) return;
     this.runSelect.value = run;
     await this.loadRun(snapshot);

@@ -4,7 +4,7 @@ import { DecodingForm } from "./decoding.js";
 import { isTalk } from "./conversation_files.js";
 import { ConversationList } from "./conversation_list.js";
 import { byId, copyToClipboard, counted, download, element, timedName } from "./dom.js";
-import { isNamed, keep, newId, noteMissing, onBack, recordToShow, remember, titleOf } from "./kept.js";
+import { keep, newId, noteMissing, onBack, recordToShow, remember, titleOf } from "./kept.js";
 import { errorMessage } from "./messages.js";
 import { linkTo, notRepeatable, offerLink, openedLink } from "./permalink.js";
 import { findLoop, repeatedTurn } from "./repetition.js";
@@ -218,5 +218,4 @@ if (saved) open(saved, false);
 onBack((record) => open(record, false));
 await picker.start(link?.models[0]);
 noteMissing(note);
-if (saved && isNamed) open(saved, false); // with its runs
 if (link) openLink();

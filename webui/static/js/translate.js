@@ -277,5 +277,4 @@ composer.text.focus({ preventScroll: true });
 if (link) form.use(link.decoding);
 await picker.start(link);
 noteMissing(note);
-if (saved && isNamed) open(saved, false); // with its run
 if (link) translate(link.text);

@@ -161,7 +161,6 @@ else if (draft) setFields(draft);
 onBack((record) => open(record, false));
 await picker.start(link);
 noteMissing(note);
-if (saved && isNamed) open(saved, false); // with its run
 if (link) {
   const { text, ...request } = link;
   writeTexts([request], link);
