@@ -297,7 +297,7 @@ def write_folder(folder: Path) -> None:
     (folder / "docs").mkdir(parents=True)
     for name in ("scripts", "seq2seq_chat"):
         (folder / name).symlink_to(REPOSITORY / name)
-    (folder / "configs").mkdir()
+    (folder / "configs" / "recipes").mkdir(parents=True)
     for name in ("configs/sample", "docs/examples"):
         (folder / name).symlink_to(REPOSITORY / name)
     (block,) = re.findall(r"```json\n(.*?)```", (DOCS / "translation.md").read_text(encoding="utf-8"), re.DOTALL)
@@ -307,7 +307,7 @@ def write_folder(folder: Path) -> None:
         (folder / name).write_text("is this the text of the paper ?\tno\n", encoding="utf-8")
     for path in shipped_configs():
         settings = reduced_settings(json.loads(path.read_text(encoding="utf-8")))
-        (folder / "configs" / path.name).write_text(json.dumps(settings), encoding="utf-8")
+        (folder / path.relative_to(REPOSITORY)).write_text(json.dumps(settings), encoding="utf-8")
     write_corpora(folder)
 
 

@@ -38,14 +38,15 @@ def load_config(
     """Load a configuration file; see :func:`parse_config`.
 
     Unless the configuration is that of a run, a file that is not found from the working directory is looked for beside
-    it, and ``configs/NAME.json`` among the experiments that come with the program.
+    it, and ``configs/…/NAME.json`` among the experiments that come with the program.
 
     Raises:
         ConfigError: The file cannot be read or is not a valid configuration.
     """
     file = Path(path)
-    if not is_run and file.parent == Path("configs") and not file.exists() and (BUNDLED / file.name).is_file():
-        file = BUNDLED / file.name
+    if not is_run and file.parts[:1] == ("configs",) and not file.exists():
+        bundled = BUNDLED.joinpath(*file.parts[1:])
+        file = bundled if bundled.is_file() else file
     settings = _read_json(file)
     if not is_run and isinstance(settings, dict):
         settings = _find_beside(settings, file.parent)

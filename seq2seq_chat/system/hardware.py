@@ -107,6 +107,8 @@ def describe_devices(used: int = 1) -> str:
 def _gpu_remedy() -> str:
     """How to make a GPU available that TensorFlow may have missed."""
     if any(DEVICES.glob("nvidia[0-9]*")):
+        if os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1"):
+            return "; there is an NVIDIA GPU, but CUDA_VISIBLE_DEVICES hides it"
         return (
             "; there is an NVIDIA GPU, but TensorFlow could not find CUDA 12.2 and cuDNN 8.9: install them with "
             "pip install 'tensorflow[and-cuda]==2.15.1'"

@@ -55,6 +55,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(hardware, "DEVICES", tmp_path)
     monkeypatch.setattr(hardware, "CONTAINER_MARKERS", (tmp_path / "marker",))
     monkeypatch.setenv(GROWTH, "true")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     return tmp_path
 
 
@@ -78,6 +79,12 @@ def test_without_a_gpu_the_remedy_depends_on_the_machine(machine: Path, files: l
     description = describe_devices()
     assert description.startswith("no GPU found: training on 2 processor cores" + remedy)
     assert bool(remedy) == (description != "no GPU found: training on 2 processor cores")
+
+
+def test_a_gpu_that_is_hidden_is_named_so(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (machine / "nvidia0").touch()
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert describe_devices().endswith("; there is an NVIDIA GPU, but CUDA_VISIBLE_DEVICES hides it")
 
 
 @pytest.mark.parametrize(
