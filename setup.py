@@ -46,8 +46,8 @@ setup(
         "seq2seq_chat": ["py.typed", "report/templates/*", "export/html/javascript/*", "export/html/page/*"],
         "seq2seq_chat.configs": [  # not *.json: a checkout may have experiments of its user
             *("copy_task.json", "dailydialog.json", "dates.json", "overfit.json", "quickstart.json"),
-            *("rnn*_*.json", "shakespeare*.json", "thesis_*.json", "recipes/characters.json", "recipes/translation.json"),
-            *("sample/*.txt", "sample/*.tsv"),
+            *("rnn*_*.json", "shakespeare*.json", "thesis_*.json", "sample/*.txt", "sample/*.tsv"),
+            *("recipes/characters.json", "recipes/translation.json"),
         ],
         "webui": ["templates/**/*", "static/**/*"],
     },
