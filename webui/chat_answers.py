@@ -48,6 +48,7 @@ class ChatQuestion:
         self._history = recent_turns(body.history, state.limits)
         self._seed = random_seed(self._decoding)
         self.text = str(body.text)
+        self._prefix = body.prefix if isinstance(body.prefix, str) else tuple(body.prefix)
 
     def send(self, submit: Callable[[Run, str | None, ChatMessage, Decoding], Result]) -> Result:
         """Queue it for its model: ``submit`` is that of a :class:`ModelPool`, or its ``stream``.
@@ -56,7 +57,7 @@ class ChatQuestion:
             NotFoundError: The run has no such weights.
             ServerBusy: The queue is full.
         """
-        utterance = ChatMessage(self.text, tuple(self._history), self._seed)
+        utterance = ChatMessage(self.text, tuple(self._history), self._seed, self._prefix)
         # seeds belong to utterances, so that those with different ones can be decoded together
         decoding: Decoding = self._decoding.model_copy(update={"seed": None})
         try:

@@ -51,6 +51,7 @@ class ChatMessage(NamedTuple):
     text: str
     history: tuple[str, ...] = ()  # oldest first, user and model in turns
     seed: int | None = None  # of sampling; None: that of the decoding settings
+    prefix: str | tuple[str, ...] = ""  # a text or tokens that the reply starts with
 
 
 class Answer(NamedTuple):
@@ -90,6 +91,11 @@ class ChatJob(NamedTuple):
     future: Future[Answer]
     submitted: float  # when, by the monotonic clock in seconds
     stream: ReplyStream | None = None  # if the text is to be read while it grows
+
+    @property
+    def is_streamed(self) -> bool:
+        """Whether its steps are computed together with those of others; a reply with a prefix is sent at once."""
+        return self.stream is not None and not self.utterance.prefix
 
 
 Job: TypeAlias = ChatJob | ModelStream[Any]
@@ -173,8 +179,8 @@ class ModelWorker(threading.Thread):
         model = self._load()
         while (jobs := self._next_jobs()) or self._searches:
             chats = [job for job in jobs if isinstance(job, ChatJob)]
-            for decoding, is_streamed in dict.fromkeys((job.decoding, job.stream is not None) for job in chats):
-                group = [job for job in chats if (job.decoding, job.stream is not None) == (decoding, is_streamed)]
+            for decoding, is_streamed in dict.fromkeys((job.decoding, job.is_streamed) for job in chats):
+                group = [job for job in chats if (job.decoding, job.is_streamed) == (decoding, is_streamed)]
                 (self._start_streams if is_streamed else self._reply)(model, decoding, group)
             self._compute(model, [job for job in jobs if isinstance(job, ModelStream)])
             if self._searches:
@@ -194,9 +200,9 @@ class ModelWorker(threading.Thread):
     def _reply(self, bot: Chatbot, decoding: Decoding, jobs: list[ChatJob]) -> None:
         try:
             utterances = [job.utterance for job in jobs]
-            texts, histories, seeds = map(list, zip(*utterances, strict=True))
+            texts, histories, seeds, prefixes = map(list, zip(*utterances, strict=True))
             seeds = [random_seed(decoding) if seed is None else seed for seed in seeds]
-            replies = bot.replies(texts, decoding, histories, seeds)
+            replies = bot.replies(texts, decoding, histories, seeds, prefixes if any(prefixes) else ())
         except Exception as error:
             if len(jobs) > 1:  # retry one by one, so that a bad utterance does not fail the others
                 for job in jobs:
@@ -233,7 +239,7 @@ class ModelWorker(threading.Thread):
             self._searches = bot.joint_searches(decoding, self._limits.max_batch_size)
         questions = []
         for job in jobs:
-            text, history, seed = job.utterance
+            text, history, seed, _ = job.utterance
             grow = functools.partial(self._grow, job)
             seed = random_seed(decoding) if seed is None else seed
             questions.append(Question(text, history, seed, grow, functools.partial(on_end, job)))

@@ -27,6 +27,7 @@ from webui.model_worker import Answer
 
 MAX_NAME_LENGTH = 255
 MAX_TEXTS = 256  # in a request
+MAX_PREFIX = 1000  # tokens
 
 Request = TypeVar("Request", bound=BaseModel)
 
@@ -98,6 +99,11 @@ class ChatRequest(RequestBody):
         "is too long, the oldest turns are left out, and `warnings` says so",
     )
     decoding: dict[str, Any] = Field({}, description="decoding settings that differ from those of the run")
+    prefix: Text | Annotated[list[Text], Field(max_length=MAX_PREFIX)] = Field(
+        "",
+        description="what the reply must start with, even if a setting forbids it: a text, or tokens; the token "
+        "`<eos>` ends it, and tokens that are not in the vocabulary of the target are `<unknown>`",
+    )
 
 
 class GenerateRequest(RequestBody):

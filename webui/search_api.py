@@ -6,7 +6,7 @@ Its request, and a line for its start, each of its steps, and its end.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 from flask import Blueprint, Response
@@ -24,21 +24,15 @@ from webui.decoding_options import requested_decoding
 from webui.model_stream import ModelStream
 from webui.openapi import LINES, Operation
 from webui.run_registry import check_step, find_weights, strip_paths
-from webui.schemas import ChatRequest, InvalidRequest, Prompt, Text, recent_turns
+from webui.schemas import ChatRequest, InvalidRequest, Prompt, recent_turns
 
 DIGITS = 5
-MAX_PREFIX = 1000
 
 
 class SearchRequest(ChatRequest):
     """An utterance, the search for whose reply is watched. The method is beam search, without reranking."""
 
     text: Prompt = Field(description="the utterance")
-    prefix: Text | Annotated[list[Text], Field(max_length=MAX_PREFIX)] = Field(
-        [],
-        description="what the reply must start with, even if a setting forbids it: a text, or tokens; the token "
-        "`<eos>` ends it, and tokens that are not in the vocabulary of the target are `<unknown>`",
-    )
 
 
 class SearchStart(BaseModel):
@@ -183,7 +177,7 @@ def search() -> Response:
     def lines(bot: Chatbot) -> Iterator[dict[str, Any]]:
         check_step(run, body.step, bot.step)
         try:
-            bot.prefix_tokens(body.prefix if isinstance(body.prefix, str) else "")
+            bot.prefix_tokens(body.prefix)
         except UserError as error:
             raise InvalidRequest(str(error)) from error
         return search_lines(bot, body, decoding)

@@ -127,7 +127,7 @@ class Chatbot:
         decoding: Decoding | None = None,
         histories: Sequence[Sequence[str]] | None = None,
         seeds: Sequence[int] | None = None,
-        prefixes: Sequence[str] = (),
+        prefixes: Sequence[str | Sequence[str]] = (),
     ) -> list[Reply]:
         """Reply to several independent utterances at once.
 
@@ -137,7 +137,7 @@ class Chatbot:
             histories: the turns before each, oldest first; ignored by models that read a single turn
                 (data.context_turns).
             seeds: of sampling, one for each; that of the settings if None.
-            prefixes: what each reply starts with, in whole tokens; none if there are none.
+            prefixes: what each reply starts with: a text, in whole tokens, or tokens; none if there are none.
 
         Raises:
             UserError: a prefix is too long, or the model does not know all of its tokens; the run for reranking is
@@ -235,7 +235,7 @@ class Chatbot:
         Raises:
             UserError: The lexicon cannot be read, or no reply can start with the text of the prefix.
         """
-        tokens = self.prefix_tokens(prefix) if isinstance(prefix, str) else prefix
+        tokens = self.prefix_tokens(prefix)
         words = self.codecs.source.tokenizer.encode(text)
         source = self._with_history(words, history)[-self.config.model.encoder_steps :] if words else []
         ids, length = self._source_ids([source])
@@ -243,8 +243,14 @@ class Chatbot:
             self.engine, ids, length, SourceText(source, text), self.reader(decoding), decoding, tokens
         )
 
-    def prefix_tokens(self, text: str) -> list[str]:
-        """The tokens of a text that a reply starts with. Raises UserError if no reply can start with it."""
+    def prefix_tokens(self, text: str | Sequence[str]) -> Sequence[str]:
+        """The tokens of a text that a reply starts with, or tokens as they are.
+
+        Raises:
+            UserError: No reply can start with the text.
+        """
+        if not isinstance(text, str):
+            return text
         codec, limit = self.codecs.target, self.config.model.decoder_steps - 1
         tokens = codec.tokenizer.encode(text)
         unknown = [token for token in dict.fromkeys(tokens) if token not in codec.vocabulary]

@@ -29,7 +29,7 @@ def test_document_has_all_routes_and_fields(shared_client: FlaskClient) -> None:
     for model in (ChatRequest, ChatReply, GenerateRequest, RunPage):
         assert set(schemas[model.__name__]["properties"]) == set(model.model_fields)
     fields = schemas["SearchRequest"]["properties"]
-    assert set(fields) == {*ChatRequest.model_fields, "prefix"}
+    assert set(fields) == set(ChatRequest.model_fields)
     assert fields["text"]["maxLength"] == 10_000
     assert schemas["GenerateRequest"]["properties"]["length"]["maximum"] == 5_000
     assert schemas["ChatRequest"]["required"] == ["run", "text"]

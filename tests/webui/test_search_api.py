@@ -118,6 +118,13 @@ def test_forced_words_start_every_hypothesis(shared_client: FlaskClient) -> None
     (again,) = [one for one in forced[1].expansions[0].candidates if one.fate == "kept"]
     assert (again.word, again.score) == (second.word, pytest.approx(second.score, abs=1e-3))
     assert {one.fate for one in forced[1].expansions[0].candidates} == {"kept", "not_forced"}
+    for known_prefix in (" ".join(known), known):  # the chat, too
+        decoding = BEAM | {"method": "beam"}
+        body = {"run": "tiny", "text": QUESTION, "prefix": known_prefix, "decoding": decoding}
+        reply = shared_client.post("/api/chat", json=body).get_json()
+        assert reply["reply"] == end_of_text.ranking[0].text
+        events = shared_client.post("/api/chat/stream", json=body).text
+        assert json.loads(events.partition("event: reply\ndata: ")[2])["alternatives"] == reply["alternatives"]
     _, ended, end = lines_of(post(shared_client, prefix=["<eos>"]))
     assert len(ended) == 1
     assert [(one.text, one.ended) for one in end.ranking] == [("", True)]
