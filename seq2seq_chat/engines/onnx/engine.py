@@ -192,12 +192,16 @@ def open_session(graph: Path | bytes, manifest: Mapping[str, Any]) -> onnxruntim
     try:
         source = graph if isinstance(graph, bytes) else str(graph)
         return onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
+    except MemoryError:
+        raise
     except Exception as error:  # ONNX Runtime has no common base class of its own
         path = "the graph of this run" if isinstance(graph, bytes) else graph
-        raise ExportedModelError(
-            f"ONNX Runtime {onnxruntime.__version__} cannot read {path}, which uses opset {manifest['opset']}; update "
-            "it with: pip install --upgrade onnxruntime"
-        ) from error
+        message = f"ONNX Runtime {onnxruntime.__version__} cannot read {path}"
+        if any(cause in str(error) for cause in ("opset", "IR version", "No Op registered", "NOT_IMPLEMENTED")):
+            message += f", which uses opset {manifest['opset']}; update it with: pip install --upgrade onnxruntime"
+        else:
+            message += f": {str(error).splitlines()[0]}"
+        raise ExportedModelError(message) from error
 
 
 class OnnxEngine:

@@ -20,7 +20,8 @@ from seq2seq_chat.chat.chatbot import Chatbot
 from seq2seq_chat.chat.generator import Generator, LanguageModelScorer
 from seq2seq_chat.chat.load import TENSORFLOW
 from seq2seq_chat.config import Decoding
-from seq2seq_chat.engines.onnx.manifest import write_manifest
+from seq2seq_chat.engines.onnx.engine import open_session
+from seq2seq_chat.engines.onnx.manifest import ExportedModelError, write_manifest
 from seq2seq_chat.export.onnx import export_onnx
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.search.engine import ALL_PROBABILITY, ALL_WORDS, BlockRequest, WordDistribution
@@ -188,6 +189,8 @@ def test_an_unknown_opset_is_reported(exported: Path, tmp_path: Path, cli: Calla
     message = cli("chat", folder, stdin=b"hello\n").error_message
     assert "opset 999" in message
     assert "pip install --upgrade onnxruntime" in message
+    with pytest.raises(ExportedModelError, match="cannot read the graph of this run: .ONNXRuntimeError"):
+        open_session(b"no graph", {"opset": 18})  # which no later version reads, either
 
 
 @pytest.mark.parametrize(
