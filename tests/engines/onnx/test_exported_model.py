@@ -189,7 +189,7 @@ def test_an_unknown_opset_is_reported(exported: Path, tmp_path: Path, cli: Calla
     message = cli("chat", folder, stdin=b"hello\n").error_message
     assert "opset 999" in message
     assert "pip install --upgrade onnxruntime" in message
-    with pytest.raises(ExportedModelError, match="cannot read the graph of this run: .ONNXRuntimeError"):
+    with pytest.raises(ExportedModelError, match=r"cannot read the graph of this run: \[ONNXRuntimeError"):
         open_session(b"no graph", {"opset": 18})  # which no later version reads, either
 
 
