@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from seq2seq_chat.prepare.settings import TextSide
 
 logger = logging.getLogger(__name__)
+
+_BARS = " ▁▂▃▄▅▆▇█"
 
 
 def write_experiment(
@@ -90,6 +93,9 @@ def print_statistics(splits: dict[str, Any], statistics: dict[str, Any]) -> None
     if reading.get("people"):
         span = f", {reading['first'][:10]} to {reading['last'][:10]}" if "first" in reading else ""
         click.echo(f"people: {reading['people']:,}{span}")
+    if any(parts := reading.get("over_time", ())):
+        bars = "".join(_BARS[math.ceil(count * (len(_BARS) - 1) / max(parts))] for count in parts)
+        click.echo(f"utterances over time: {bars}")
     print_left_out(reading, reading.get("used", splits["total"].get("utterances", 0)))
     for key, what in _LOSSES.items():
         if reading.get(key):

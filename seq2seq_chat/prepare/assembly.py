@@ -62,6 +62,7 @@ _FITTED = ("chats", "lines", "pairs")
 """The corpora of which a small one is split by other shares than a large one."""
 _FEW_CHATS = 10  # conversations of chats that are too few to be split by the shares
 _FEW_BLOCKS, _SHORT_BLOCK = 10, 10
+_PARTS_OF_TIME = 60
 _SUBTITLES_END = 86_400.0 * 365  # seconds; times of chats are since 1970, those of subtitles since their film began
 
 
@@ -127,6 +128,9 @@ class Assembly:
             if span["first"] is not None and span["first"] > _SUBTITLES_END:
                 times = {key: datetime.fromtimestamp(time, timezone.utc) for key, time in span.items()}
                 reading |= {key: f"{time:%Y-%m-%dT%H:%M:%S}" for key, time in times.items()}
+                rows = fetch_rows(self._engine, queries.over_time(prepared, **span, parts=_PARTS_OF_TIME))
+                counts = {row["part"]: row["utterances"] for row in rows}
+                reading["over_time"] = [counts.get(part, 0) for part in range(_PARTS_OF_TIME)]
         return {
             "leakage": leakage(self._engine, prepared, self._settings.pairing, samples, dropped),
             "split": self._split_note,

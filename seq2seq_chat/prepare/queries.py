@@ -200,6 +200,13 @@ def threads_by_split(utterances: ir.Table) -> ir.Table:
     return threads.group_by("split").agg(threads=threads.count())
 
 
+def over_time(utterances: ir.Table, first: float, last: float, parts: int) -> ir.Table:
+    """The number of ``utterances`` that start in each ``part`` of equal length of the seconds from first to last."""
+    part = ((utterances.start - first) * (parts / max(last - first, 1.0))).floor().cast("int64")
+    known = utterances.filter(utterances.start.notnull())
+    return known.group_by(part=ibis.least(part, parts - 1)).agg(utterances=known.count())
+
+
 def token_column(utterances: ir.Table) -> str:
     """The column with the tokens of each utterance, separated by single spaces."""
     return "tokens" if "tokens" in utterances.columns else "text"

@@ -151,6 +151,16 @@ def test_copies_of_films(tmp_path: Path) -> None:
     assert query(lambda table: queries.find_copies(table, size), columns, types, tmp_path) == expected
 
 
+def test_utterances_over_time(tmp_path: Path) -> None:
+    columns, types = {"start": [100.0, 104.9, 105.0, 119.0, 120.0, None]}, [("start", pa.float64())]
+    assert query(lambda table: queries.over_time(table, 100.0, 120.0, 4), columns, types, tmp_path) == [
+        *((0, 2), (1, 1), (3, 2))
+    ]
+    assert query(lambda table: queries.over_time(table, 100.0, 100.0, 4), {"start": [100.0]}, types, tmp_path) == [
+        (0, 1)
+    ]
+
+
 def test_silences(tmp_path: Path) -> None:
     """Only a silence that is longer than the limit cuts, also one of a clock that jumps back."""
     times = [(9.0, 4.0), (9.0, 3.5), (9.0, 3.0), (3.0, 8.0), (3.0, 8.5), (None, 1.0), (50.0, None), (None, None)]

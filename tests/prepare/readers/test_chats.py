@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -113,6 +114,7 @@ def test_conversations(
     assert statistics["people"] == 3
     assert left_out is None or left_out.items() <= statistics["left_out"].items()
     assert "people: 3, 2023-03-13 to 2023-03-1" in result.output
+    assert re.search(r"^utterances over time: [ ▁▂▃▄▅▆▇█]{60}$", result.output, re.MULTILINE)
     assert "left out: 1 message (media)" in result.output
     experiment = json.loads((tmp_path / "out" / "experiment.json").read_text())
     assert experiment["data"]["pairing"] == ("alternating" if "--me" in options else "sliding")
