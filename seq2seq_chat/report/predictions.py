@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 from tqdm import tqdm
 
-from seq2seq_chat.chat.chatbot import decode_corpus
+from seq2seq_chat.chat.corpus import decode_corpus
 from seq2seq_chat.config import Config, Decoding, override_decoding, set_decoding
 from seq2seq_chat.data.batches import choose_buckets, evenly_spaced
 from seq2seq_chat.data.corpus_file import Corpus, bundled_questions, corpus_paths

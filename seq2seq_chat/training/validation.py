@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from seq2seq_chat.chat.chatbot import Chatbot, decode_corpus, greedy
+from seq2seq_chat.chat.chatbot import Chatbot
+from seq2seq_chat.chat.corpus import decode_corpus, greedy
 from seq2seq_chat.data.batches import Bucket, evenly_spaced
 from seq2seq_chat.data.dataset import Dataset
 from seq2seq_chat.engines.tensorflow.scorer import Scorer

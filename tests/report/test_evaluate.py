@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import sacrebleu
 
-from seq2seq_chat.chat.chatbot import decode_corpus
+from seq2seq_chat.chat.corpus import decode_corpus
 from seq2seq_chat.config import Config
 from seq2seq_chat.data.dataset import Dataset
 from seq2seq_chat.data.samples import read_samples

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from tqdm import tqdm
 
-from seq2seq_chat.chat.chatbot import greedy
+from seq2seq_chat.chat.corpus import greedy
 from seq2seq_chat.chat.replies import Hypothesis, Reply
 from seq2seq_chat.config import Decoding, override_decoding
 from seq2seq_chat.metrics.sent2vec import Sent2Vec
