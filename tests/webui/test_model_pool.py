@@ -37,7 +37,7 @@ class FakeBot:
         self.may_answer, self.started = threading.Event(), threading.Semaphore(0)
         self.may_answer.set()
 
-    def replies(self, texts: list[str], decoding: Decoding, histories: Any, seeds: Any) -> list[Reply]:
+    def replies(self, texts: list[str], decoding: Decoding, histories: Any, seeds: Any, prefixes: Any) -> list[Reply]:
         self.seeds, self.histories = list(seeds), list(map(tuple, histories))
         self.batches.append((decoding, list(texts)))
         self.started.release()
