@@ -36,7 +36,7 @@ from seq2seq_chat.runs.find import RunSnapshot, find_run
 from seq2seq_chat.runs.run import Run, RunError
 from seq2seq_chat.search.batches import MAX_ROWS, Prefixes, ReplySearch, Seeds
 from seq2seq_chat.search.engine import NEG_INF, Hypotheses
-from seq2seq_chat.search.joint import JointSearches
+from seq2seq_chat.search.joint import JointSearches, Utterances
 from seq2seq_chat.system.errors import UserError, cut
 from seq2seq_chat.text.codec import Codecs, convert_tokens
 from seq2seq_chat.text.vocabulary import EOS, SPECIAL_WORDS, TURN
@@ -181,10 +181,14 @@ class Chatbot:
             watchers = [functools.partial(self._watch_step, question) for question, _ in pairs]
             start = time.perf_counter()
             ends = [functools.partial(self._end, reader, decoding, start, *pair) for pair in pairs]
-            searches.add(search.each(ids, [question.seed for question, _ in pairs], watchers), ids, lengths, ends)
+            searches.add(Utterances(search, ids, lengths, [question.seed for question, _ in pairs], watchers, ends))
 
-    def _watch_step(self, question: Question, hypotheses: Hypotheses) -> bool:
-        return question.on_step(lambda: self.codecs.target.decode(hypotheses.words[0, 0, : hypotheses.lengths[0, 0]]))
+    def _watch_step(self, question: Question, hypotheses: Callable[[], Hypotheses]) -> bool:
+        def text() -> str:
+            found = hypotheses()
+            return self.codecs.target.decode(found.words[0, : found.lengths[0]])
+
+        return question.on_step(text)
 
     def _end(
         self,
@@ -200,7 +204,7 @@ class Chatbot:
         try:
             if isinstance(result, Exception):
                 raise result
-            hypotheses = self._rerank(result, decoding, [utterance.words]).at(0)
+            hypotheses = self._rerank(result.at(np.newaxis), decoding, [utterance.words]).at(0)
             reply = self._reply(utterance, reader, hypotheses, time.perf_counter() - start)
         except Exception as error:
             reply = error

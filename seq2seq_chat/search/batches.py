@@ -11,7 +11,7 @@ import numpy.typing as npt
 from seq2seq_chat.config import Decoding
 from seq2seq_chat.search.engine import Engine, Hypotheses, Search, run_search, search_steps
 from seq2seq_chat.search.methods import (
-    OnHypotheses,
+    OnStep,
     SearchSize,
     beam_search,
     length_divisor,
@@ -72,21 +72,25 @@ class ReplySearch:
             assert recorder.step is not None
             yield recorder.step
 
-    def each(self, source: np.ndarray, seeds: Seeds, on_step: Sequence[OnHypotheses]) -> list[Search]:
-        """Return a search for each utterance, which finds what a search for all of them finds.
+    def begin(self, source: np.ndarray, seeds: Seeds, on_step: OnStep) -> Search:
+        """Return the search for a batch of utterances, whose steps the caller computes.
 
         Args:
             source: Ids int32 [n, source steps].
             seeds: Of sampling, one for each.
-            on_step: Of each search.
+            on_step: Called after each step.
         """
-        uniform = uniform_numbers(seeds, source, samples_of(self._decoding), self._steps)
-        return [self._begin(uniform[row : row + 1], watch) for row, watch in enumerate(on_step)]
+        return self._begin(uniform_numbers(seeds, source, samples_of(self._decoding), self._steps), on_step)
+
+    @property
+    def batch_size(self) -> int:
+        """The most utterances that fit into one batch."""
+        return batch_size(self._decoding)
 
     def _search(self, source: np.ndarray, lengths: np.ndarray, uniform: np.ndarray, prefixes: Prefixes) -> Hypotheses:
         return run_search(self.engine, self._begin(uniform, None, prefixes), self.engine.start(source, lengths))
 
-    def _begin(self, uniform: np.ndarray, on_step: OnHypotheses | None, prefixes: Prefixes = ()) -> Search:
+    def _begin(self, uniform: np.ndarray, on_step: OnStep | None, prefixes: Prefixes = ()) -> Search:
         size, decoding = SearchSize(len(uniform), self._steps, self._source_steps), self._decoding
         if decoding.method == "beam":
             return beam_search(size, decoding, prefixes, on_step)
@@ -96,6 +100,11 @@ class ReplySearch:
 def samples_of(decoding: Decoding) -> int:
     """How many hypotheses are sampled for each utterance; 0 unless the method samples."""
     return decoding.n_best if decoding.method == "sample" else 0
+
+
+def batch_size(decoding: Decoding) -> int:
+    """The most utterances whose hypotheses fit into one batch; at least one."""
+    return max(1, MAX_ROWS // max(1, decoding.beam_width if decoding.method == "beam" else samples_of(decoding)))
 
 
 def search_in_batches(
@@ -120,8 +129,7 @@ def search_in_batches(
         seed: Of sampling: one for each utterance, or one for all; None for a new one at every call.
         prefixes: What the replies start with.
     """
-    samples = samples_of(decoding)
-    size = max(1, MAX_ROWS // max(1, decoding.beam_width if decoding.method == "beam" else samples))
+    samples, size = samples_of(decoding), batch_size(decoding)
     order = np.argsort(lengths, kind="stable") if len(source) > size else np.arange(len(source))
     seeds = np.broadcast_to(secrets.randbits(31) if seed is None else seed, len(source))
     batches: list[Hypotheses] = []

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from seq2seq_chat.architecture.variables import MASK_VALUE
-from seq2seq_chat.search.batches import MAX_ROWS
+from seq2seq_chat.search.batches import MAX_ROWS, ReplySearch
 from seq2seq_chat.search.engine import (
     NO_ENTRIES,
     Edits,
@@ -18,28 +20,82 @@ from seq2seq_chat.search.engine import (
     Hypotheses,
     Rows,
     Sampling,
-    Search,
     State,
     StepOutput,
     StepRequest,
 )
+from seq2seq_chat.search.methods import Progress
 
+OnHypotheses = Callable[[Callable[[], Hypotheses]], bool]
+"""Called after a step with what returns the hypotheses so far for an utterance, [n, …]; whether to continue."""
 OnEnd = Callable[["Hypotheses | Exception"], None]
-"""Called with the result of a search, or the error that ended it."""
+"""Called with the result for an utterance, [n, …], or the error that ended the search."""
 
 
-@dataclass
+class Utterances(NamedTuple):
+    """Utterances with the same settings, whose search is one."""
+
+    search: ReplySearch
+    source: npt.NDArray[np.int32]  # ids [n, source steps]
+    lengths: npt.NDArray[np.int32]  # [n]
+    seeds: Sequence[int]  # of sampling
+    on_step: Sequence[OnHypotheses]
+    on_end: Sequence[OnEnd]
+
+    def at(self, row: int) -> Utterances:
+        """One of them alone."""
+        rows = slice(row, row + 1)
+        return self._replace(**{name: getattr(self, name)[rows] for name in self._fields if name != "search"})
+
+
 class _Running:
-    """A search that waits for the output of its request."""
+    """A search that waits for the output of its request; what has ended is told at once."""
 
-    search: Search
-    request: StepRequest
-    on_end: OnEnd
-    first_row: int  # of the state that its request continues
+    def __init__(self, utterances: Utterances) -> None:
+        self.utterances = utterances
+        self.waiting = list(range(len(utterances.source)))  # for their ends
+        self.first_row = 0  # of the state that the request continues
+        self._search = utterances.search.begin(utterances.source, utterances.seeds, self._on_step)
+        self.request = next(self._search)
 
     @property
     def rows(self) -> int:
         return len(self.request.words)
+
+    def advance(self, output: StepOutput) -> bool:
+        """Go on to the next request; whether there is one."""
+        try:
+            self.request = self._search.send(output)
+        except StopIteration as end:
+            self._end(self.waiting, end.value)
+        except Exception as error:
+            self.fail(error)
+        return bool(self.waiting)
+
+    def fail(self, error: Exception) -> None:
+        """End the search for all utterances with an error."""
+        for row in self.waiting:
+            self.utterances.on_end[row](error)
+        self.waiting = []
+
+    def _on_step(self, progress: Progress) -> npt.NDArray[np.bool_]:
+        so_far = functools.cache(progress.hypotheses)
+        goes_on = progress.is_running.copy()
+        for row in np.flatnonzero(goes_on):
+            try:
+                goes_on[row] = self.utterances.on_step[row](lambda row=row: so_far().at(row))
+            except Exception as error:
+                goes_on[row] = False
+                self.waiting.remove(row)
+                self.utterances.on_end[row](error)
+        if ended := [row for row in self.waiting if not goes_on[row]]:
+            self._end(ended, progress.result())
+        return goes_on
+
+    def _end(self, rows: Sequence[int], result: Hypotheses) -> None:
+        for row in rows:
+            self.utterances.on_end[row](result.at(row))
+        self.waiting = [row for row in self.waiting if row not in rows]
 
 
 @dataclass
@@ -63,7 +119,7 @@ class JointSearches:
 
     Args:
         engine: Computes the steps; its states are :class:`Rows`, or lists of them.
-        limit: Searches that run at once; others wait until some have ended.
+        limit: Utterances whose searches run at once, more only if one search has more; others wait.
     """
 
     def __init__(self, engine: Engine, limit: int = MAX_ROWS) -> None:
@@ -73,45 +129,44 @@ class JointSearches:
 
     def __len__(self) -> int:
         """The number of searches that have not ended."""
-        return len(self._waiting) + sum(len(group.running) for group in self._groups.values())
+        running = [running for group in self._groups.values() for running in group.running]
+        return sum(len(one.waiting) for one in [*running, *(waiting for waiting, _ in self._waiting)])
 
-    def add(self, searches: Sequence[Search], source: np.ndarray, lengths: np.ndarray, on_end: Sequence[OnEnd]) -> None:
-        """Start a search of each utterance.
-
-        Args:
-            searches: Each of one utterance, without a prefix or a recorder.
-            source: Ids int32 [searches, source steps].
-            lengths: int32 [searches].
-            on_end: Of each search; called by :meth:`step`.
-        """
-        state = self._engine.start(source, lengths)
-        for row, (search, end) in enumerate(zip(searches, on_end, strict=True)):
-            self._waiting.append((_Running(search, next(search), end, row), state))
+    def add(self, utterances: Utterances) -> None:
+        """Start the search for some utterances, whose functions are called by :meth:`step`."""
+        state = self._engine.start(utterances.source, utterances.lengths)
+        self._waiting.append((_Running(utterances), state))
 
     def step(self) -> None:
         """Compute one step of all searches; those that would not fit into memory wait until others have ended."""
         rows = sum(running.rows for group in self._groups.values() for running in group.running)
-        room = self._limit - sum(len(group.running) for group in self._groups.values())
-        joining: dict[tuple[Hashable, int], tuple[State, list[_Running]]] = {}  # by kind and start
-        while self._waiting and room > 0 and (not rows or rows + self._waiting[0][0].rows <= MAX_ROWS):
+        utterances = sum(len(running.waiting) for group in self._groups.values() for running in group.running)
+        while self._waiting and (
+            not rows or (utterances < self._limit and rows + self._waiting[0][0].rows <= MAX_ROWS)
+        ):
             running, state = self._waiting.popleft()
-            room -= 1
+            utterances += len(running.waiting)
             rows += running.rows
-            joining.setdefault((_kind(running.request), id(state)), (state, []))[1].append(running)
-        for (kind, _), (state, started) in joining.items():
-            self._groups.setdefault(kind, _Group()).join(started, state)
+            self._groups.setdefault(_kind(running.request), _Group()).join([running], state)
         for kind, group in list(self._groups.items()):
             self._step(group)
             if not group.running:
                 del self._groups[kind]
 
     def _step(self, group: _Group) -> None:
-        """Compute a step of a group. If it fails, each search is computed alone, so that none fails for another."""
+        """Compute a step of a group. If it fails, each search is computed alone, so that none fails for another.
+
+        A search for several utterances is begun again for each.
+        """
         try:
             output, group.state = self._engine.step(group.state, _joint_request(group.running))
         except Exception as error:
             if len(group.running) == 1:
-                group.running.pop().on_end(error)
+                (running,), group.running = group.running, []
+                if len(running.waiting) == 1:
+                    running.fail(error)
+                for row in running.waiting:
+                    self.add(running.utterances.at(row))
                 return
             parts = [_Group([running], group.state) for running in group.running]
             for part in parts:
@@ -124,13 +179,7 @@ class JointSearches:
         following, first = [], 0
         for running in group.running:
             rows = slice(first, first + running.rows)
-            try:
-                running.request = running.search.send(_part(output, rows, running.request))
-            except StopIteration as end:
-                running.on_end(end.value)
-            except Exception as error:
-                running.on_end(error)
-            else:
+            if running.advance(_part(output, rows, running.request)):
                 running.first_row = first
                 following.append(running)
             first = rows.stop

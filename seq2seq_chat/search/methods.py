@@ -37,15 +37,25 @@ class SearchSize(NamedTuple):
     source_steps: int  # width of the attention, which may be 0
 
 
-OnHypotheses = Callable[[Hypotheses], bool]
-"""Called with the hypotheses after each step, which have no attention yet; whether to continue."""
+class Progress(NamedTuple):
+    """What a search has found after a step."""
+
+    is_running: npt.NDArray[np.bool_]  # whether the search for each utterance goes on, [batch]
+    hypotheses: Callable[[], Hypotheses]
+    """Returns the hypotheses so far, [batch, n, …], which have no attention yet."""
+    result: Callable[[], Hypotheses]
+    """Returns what the search finds if it ends now."""
+
+
+OnStep = Callable[[Progress], npt.NDArray[np.bool_]]
+"""Called after each step; whether to continue the search for each utterance, [batch]."""
 
 
 def sequential_search(
     size: SearchSize,
     decoding: Decoding,
     prefixes: Sequence[Sequence[int]] = (),
-    on_step: OnHypotheses | None = None,
+    on_step: OnStep | None = None,
     uniform: npt.NDArray[np.float64] | None = None,
 ) -> Search:
     """Extend hypotheses by the most probable word, or by sampled ones, up to the end marker.
@@ -58,7 +68,7 @@ def sequential_search(
         size: The sizes of the search.
         decoding: The settings of distribution and logit rules.
         prefixes: Ids of the words that the reply to each utterance starts with, even if rules forbid them.
-        on_step: Watches the search, and can end it.
+        on_step: Watches the search, and can end it for some utterances.
         uniform: Random numbers in [0, 1), [batch, n, steps]: n hypotheses are sampled for each utterance, at least one.
             None for greedy search, which finds one.
     """
@@ -69,6 +79,10 @@ def sequential_search(
     hypotheses = empty_hypotheses(np.zeros([batch, n]), size)
     flat = (field.reshape(batch * n, *field.shape[2:]) for field in hypotheses)  # of the same memory
     words, lengths, scores, ended, attention, _ = flat
+
+    def result() -> Hypotheses:
+        return hypotheses._replace(ranks=hypotheses.scores.copy())
+
     active = np.arange(batch * n, dtype=np.int32)
     parents, previous = active // n, np.full(len(active), GO, np.int32)
     for t in range(steps if batch else 0):
@@ -90,11 +104,14 @@ def sequential_search(
         attention[active, t, : output.attention.shape[1]] = output.attention
         has_ended = (chosen == EOS) | (scores[active] == NEG_INF)
         ended[active] = has_ended
-        parents = np.flatnonzero(~has_ended).astype(np.int32)
+        goes_on = ~has_ended
+        if on_step is not None:
+            goes_on &= on_step(Progress((~hypotheses.ended).any(axis=1), lambda: hypotheses, result))[active // n]
+        parents = np.flatnonzero(goes_on).astype(np.int32)
         active, previous = active[parents], chosen[parents]
-        if not len(active) or (on_step is not None and not on_step(hypotheses)):
+        if not len(active):
             break
-    return hypotheses._replace(ranks=hypotheses.scores.copy())
+    return result()
 
 
 def empty_hypotheses(scores: np.ndarray, size: SearchSize) -> Hypotheses:
@@ -127,7 +144,7 @@ def beam_search(
     size: SearchSize,
     decoding: Decoding,
     prefixes: Sequence[Sequence[int]] = (),
-    on_step: OnHypotheses | None = None,
+    on_step: OnStep | None = None,
     recorder: Recorder | None = None,
 ) -> Search:
     """Find the ``n_best`` hypotheses of each utterance by the sum of their log-probabilities.
@@ -146,7 +163,7 @@ def beam_search(
         decoding: The settings of beam and logit rules.
         prefixes: Ids of the words that the reply to each utterance starts with; forbidden ones cost their
             log-probability, too.
-        on_step: Watches the search, and can end it.
+        on_step: Watches the search, and can end it for some utterances.
         recorder: Records what becomes of every candidate, for a single utterance.
     """
     batch, width, rules = size.batch, decoding.beam_width, logit_rules(decoding)
@@ -157,6 +174,15 @@ def beam_search(
     history = AttentionHistory(size, width)
     active = np.flatnonzero(np.tile(first, batch)).astype(np.int32)  # rows of the flat beam, [batch · width]
     parents, previous = active // width, np.full(len(active), GO, np.int32)
+    is_running = np.ones(batch, bool)
+
+    def so_far() -> Hypotheses:
+        return _best(beam, decoding)[0]
+
+    def result() -> Hypotheses:
+        hypotheses, order = _best(beam, decoding)
+        return hypotheses._replace(attention=history.of(order, hypotheses.lengths))
+
     for t in range(size.steps if batch else 0):
         words_so_far = beam.words.reshape(batch * width, -1)[active, :t]
         output = yield StepRequest(
@@ -174,15 +200,16 @@ def beam_search(
             recorder.record(output, candidates, choices, active, int(forced[0, t]))
         beam, origins = _extended(t, beam, candidates, choices, is_active)
         history.reorder(origins, t, is_active)
-        is_running = ~(beam.ended | _is_finished(beam, decoding, size.steps)[:, np.newaxis])
+        is_running &= ~(_is_finished(beam, decoding, size.steps) | beam.ended.all(axis=1))
+        if on_step is not None:
+            is_running &= on_step(Progress(is_running, so_far, result))
         positions = np.zeros(batch * width, np.int32)
         positions[active] = np.arange(len(active))
-        active = np.flatnonzero(is_running).astype(np.int32)
+        active = np.flatnonzero(~beam.ended & is_running[:, np.newaxis]).astype(np.int32)
         parents, previous = positions[origins.reshape(-1)[active]], beam.words.reshape(batch * width, -1)[active, t]
-        if not len(active) or (on_step is not None and not on_step(_best(beam, decoding)[0])):
+        if not len(active):
             break
-    hypotheses, order = _best(beam, decoding)
-    return hypotheses._replace(attention=history.of(order, hypotheses.lengths))
+    return result()
 
 
 def length_divisor(words: npt.NDArray[np.int32] | int, penalty: float) -> npt.NDArray[np.float32]:

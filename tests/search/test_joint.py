@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -12,8 +14,7 @@ from seq2seq_chat.config import Decoding
 from seq2seq_chat.search import joint
 from seq2seq_chat.search.batches import ReplySearch
 from seq2seq_chat.search.engine import Hypotheses, Rows, StepOutput, StepRequest
-from seq2seq_chat.search.joint import JointSearches, join_states
-from seq2seq_chat.search.methods import OnHypotheses
+from seq2seq_chat.search.joint import JointSearches, OnHypotheses, Utterances, join_states
 from tests.search.table_model import TableModel, settings
 
 SETTINGS = [
@@ -43,21 +44,22 @@ class CountedModel(TableModel):
 def add(
     searches: JointSearches,
     model: TableModel,
-    utterance: int,
+    utterances: Sequence[int],
     decoding: Decoding,
     results: dict[int, Any],
-    on_step: OnHypotheses = lambda hypotheses: True,
+    watchers: Mapping[int, OnHypotheses] = MappingProxyType({}),
 ) -> None:
-    """Start the search for an utterance; its seed is its number."""
+    """Start one search for some utterances, whose seeds are their numbers."""
+    source, lengths = np.array(utterances, np.int32)[:, np.newaxis], np.ones(len(utterances), np.int32)
+    on_step = [watchers.get(number, lambda hypotheses: True) for number in utterances]
+    on_end = [functools.partial(results.__setitem__, number) for number in utterances]
     search = ReplySearch(model, decoding, STEPS, source_steps=2)
-    source = np.array([[utterance]], np.int32)
-    begun = search.each(source, [utterance], [on_step])
-    searches.add(begun, source, np.ones(1, np.int32), [lambda result: results.update({utterance: result})])
+    searches.add(Utterances(search, source, lengths, list(utterances), on_step, on_end))
 
 
 def alone(model: TableModel, utterance: int, decoding: Decoding) -> Hypotheses:
     search = ReplySearch(model, decoding, STEPS, source_steps=2)
-    return search(np.array([[utterance]], np.int32), np.ones(1, np.int32), [utterance])
+    return search(np.array([[utterance]], np.int32), np.ones(1, np.int32), [utterance]).at(0)
 
 
 def assert_equal(found: Any, expected: Sequence[np.ndarray]) -> None:
@@ -71,13 +73,17 @@ def assert_equal(found: Any, expected: Sequence[np.ndarray]) -> None:
 def test_a_search_finds_what_it_finds_alone(
     seed: int, max_rows: int, limit: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Searches of all kinds that join at random steps, while others leave or wait."""
+    """Searches of all kinds, for one to three utterances, that join at random steps, while others leave or wait."""
     monkeypatch.setattr(joint, "MAX_ROWS", max_rows)
     random, model, results = np.random.default_rng(seed), TableModel(6, STEPS, range(20)), dict[int, Any]()
     searches = JointSearches(model, limit)
-    chosen = [SETTINGS[kind] for kind in random.integers(len(SETTINGS), size=20)]
-    for utterance, decoding in enumerate(chosen):
-        add(searches, model, utterance, decoding, results)
+    chosen, first = [SETTINGS[kind] for kind in random.integers(len(SETTINGS), size=20)], 0
+    while first < 20:
+        together = range(first, min(20, first + random.integers(1, 4)))
+        for utterance in together:
+            chosen[utterance] = chosen[first]
+        add(searches, model, together, chosen[first], results)
+        first = together.stop
         for _ in range(random.integers(3)):
             searches.step()
     while searches:
@@ -93,18 +99,20 @@ def test_fifty_searches_take_as_many_steps_as_the_longest() -> None:
     one_by_one, model.calls = model.calls, 0
     searches = JointSearches(model)
     for utterance in range(50):
-        add(searches, model, utterance, settings(min_length=utterance % 3), results)
+        add(searches, model, [utterance], settings(min_length=utterance % 3), results)
     while searches:
         searches.step()
     assert len(results) == 50
     assert model.calls <= STEPS < one_by_one / 25
 
 
-def test_what_nobody_reads_leaves_at_the_next_step() -> None:
+@pytest.mark.parametrize("together", [[[0], [1]], [[0, 1]]], ids=str)
+@pytest.mark.parametrize("decoding", [settings(min_length=3), settings(beam_width=3, min_length=3)], ids=str)
+def test_what_nobody_reads_leaves_at_the_next_step(together: Sequence[Sequence[int]], decoding: Decoding) -> None:
     model, results = TableModel(6, STEPS, range(2)), dict[int, Any]()
-    searches, decoding = JointSearches(model), settings(min_length=3)
-    add(searches, model, 0, decoding, results, lambda hypotheses: False)
-    add(searches, model, 1, decoding, results)
+    searches = JointSearches(model)
+    for utterances in together:
+        add(searches, model, utterances, decoding, results, {0: lambda hypotheses: False})
     searches.step()
     assert (list(results), results[0].lengths.max(), len(searches)) == ([0], 1, 1)
     while searches:
@@ -112,15 +120,16 @@ def test_what_nobody_reads_leaves_at_the_next_step() -> None:
     assert_equal(results[1], alone(model, 1, decoding))
 
 
-def test_an_error_ends_only_the_search_that_causes_it() -> None:
+@pytest.mark.parametrize("together", [[[0], [1], [2], [3]], [[0, 1, 2, 3]], [[0, 3], [1, 2]]], ids=str)
+def test_an_error_ends_only_the_search_that_causes_it(together: Sequence[Sequence[int]]) -> None:
     model, results = CountedModel(6, STEPS, range(4)), dict[int, Any]()
 
-    def fail(hypotheses: Hypotheses) -> bool:
+    def fail(hypotheses: Callable[[], Hypotheses]) -> bool:
         raise ValueError("watcher")
 
     searches, decoding = JointSearches(model), settings(beam_width=3, min_length=3)
-    for utterance in range(4):
-        add(searches, model, utterance, decoding, results, fail if utterance == 3 else lambda hypotheses: True)
+    for utterances in together:
+        add(searches, model, utterances, decoding, results, {3: fail})
     searches.step()
     model.poison = 1
     while searches:

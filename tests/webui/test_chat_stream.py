@@ -8,10 +8,12 @@ import json
 import threading
 from typing import Any
 
+import numpy as np
 import pytest
 from flask.testing import FlaskClient
 
 from seq2seq_chat.search.batches import ReplySearch
+from seq2seq_chat.search.methods import Progress
 from tests.webui.conftest import REPLY_TIMEOUT, open_page, submit
 
 QUESTION = "you see the tree1 ?"
@@ -72,19 +74,20 @@ def test_a_text_without_tokens_has_an_empty_reply(shared_client: FlaskClient) ->
 def test_closing_the_connection_stops_the_search(shared_server: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A search that would never end by itself, as each step is repeated."""
     stopped = threading.Event()
-    original = ReplySearch.each
+    original = ReplySearch.begin
 
-    def each(self: ReplySearch, source: Any, seeds: Any, on_step: Any) -> Any:
-        def repeat(hypotheses: Any) -> bool:
-            while on_step[0](hypotheses._replace(words=hypotheses.words + next(changes))):
+    def begin(self: ReplySearch, source: Any, seeds: Any, on_step: Any) -> Any:
+        def repeat(progress: Progress) -> Any:
+            found, changes = progress.hypotheses(), itertools.cycle([0, 1])
+            changed = lambda: found._replace(words=found.words + next(changes))  # noqa: E731
+            while on_step(progress._replace(hypotheses=changed)).any():
                 pass
             stopped.set()
-            return False
+            return np.zeros(1, bool)
 
-        changes = itertools.cycle([0, 1])
-        return original(self, source, seeds, [repeat])
+        return original(self, source, seeds, repeat)
 
-    monkeypatch.setattr(ReplySearch, "each", each)
+    monkeypatch.setattr(ReplySearch, "begin", begin)
     connection = http.client.HTTPConnection(shared_server.removeprefix("http://"), timeout=240)
     connection.request("POST", "/api/chat/stream", json.dumps(BODY), {"Content-Type": "application/json"})
     response = connection.getresponse()
