@@ -46,7 +46,7 @@ class ReplySearch:
     def __init__(
         self, engine: Engine, decoding: Decoding, steps: int, source_steps: int, graph: WholeSearch | None = None
     ) -> None:
-        self.engine, self._decoding, self._steps, self._source_steps = engine, decoding, steps, source_steps
+        self.engine, self.decoding, self._steps, self._source_steps = engine, decoding, steps, source_steps
         self._graph = graph
 
     def __call__(
@@ -55,7 +55,7 @@ class ReplySearch:
         """Search for replies to encoded utterances; see :func:`search_in_batches`."""
         if self._graph is not None and not prefixes:
             return self._graph(source, lengths, seed)
-        return search_in_batches(self._search, self._decoding, self._steps, source, lengths, seed, prefixes)
+        return search_in_batches(self._search, self.decoding, self._steps, source, lengths, seed, prefixes)
 
     def watch(self, source: np.ndarray, length: np.ndarray, prefix: Sequence[int] = ()) -> Iterator[SearchStep]:
         """Yield the steps of the beam search for one utterance.
@@ -65,9 +65,9 @@ class ReplySearch:
             length: [1].
             prefix: Ids of the words that a reply starts with.
         """
-        recorder = Recorder(length_divisor(np.arange(self._steps + 1), self._decoding.length_penalty))
+        recorder = Recorder(length_divisor(np.arange(self._steps + 1), self.decoding.length_penalty))
         size = SearchSize(1, self._steps, self._source_steps)
-        search = beam_search(size, self._decoding, [prefix], recorder=recorder)
+        search = beam_search(size, self.decoding, [prefix], recorder=recorder)
         for _ in search_steps(self.engine, search, self.engine.start(source, length)):
             assert recorder.step is not None
             yield recorder.step
@@ -80,18 +80,13 @@ class ReplySearch:
             seeds: Of sampling, one for each.
             on_step: Called after each step.
         """
-        return self._begin(uniform_numbers(seeds, source, samples_of(self._decoding), self._steps), on_step)
-
-    @property
-    def batch_size(self) -> int:
-        """The most utterances that fit into one batch."""
-        return batch_size(self._decoding)
+        return self._begin(uniform_numbers(seeds, source, samples_of(self.decoding), self._steps), on_step)
 
     def _search(self, source: np.ndarray, lengths: np.ndarray, uniform: np.ndarray, prefixes: Prefixes) -> Hypotheses:
         return run_search(self.engine, self._begin(uniform, None, prefixes), self.engine.start(source, lengths))
 
     def _begin(self, uniform: np.ndarray, on_step: OnStep | None, prefixes: Prefixes = ()) -> Search:
-        size, decoding = SearchSize(len(uniform), self._steps, self._source_steps), self._decoding
+        size, decoding = SearchSize(len(uniform), self._steps, self._source_steps), self.decoding
         if decoding.method == "beam":
             return beam_search(size, decoding, prefixes, on_step)
         return sequential_search(size, decoding, prefixes, on_step, uniform if samples_of(decoding) else None)
@@ -102,9 +97,9 @@ def samples_of(decoding: Decoding) -> int:
     return decoding.n_best if decoding.method == "sample" else 0
 
 
-def batch_size(decoding: Decoding) -> int:
-    """The most utterances whose hypotheses fit into one batch; at least one."""
-    return max(1, MAX_ROWS // max(1, decoding.beam_width if decoding.method == "beam" else samples_of(decoding)))
+def rows_of(decoding: Decoding) -> int:
+    """The most hypotheses that a search for an utterance extends at once."""
+    return decoding.beam_width if decoding.method == "beam" else max(1, samples_of(decoding))
 
 
 def search_in_batches(
@@ -129,7 +124,7 @@ def search_in_batches(
         seed: Of sampling: one for each utterance, or one for all; None for a new one at every call.
         prefixes: What the replies start with.
     """
-    samples, size = samples_of(decoding), batch_size(decoding)
+    samples, size = samples_of(decoding), max(1, MAX_ROWS // rows_of(decoding))
     order = np.argsort(lengths, kind="stable") if len(source) > size else np.arange(len(source))
     seeds = np.broadcast_to(secrets.randbits(31) if seed is None else seed, len(source))
     batches: list[Hypotheses] = []

@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from seq2seq_chat.architecture.variables import MASK_VALUE
-from seq2seq_chat.search.batches import MAX_ROWS, ReplySearch
+from seq2seq_chat.config import Decoding
+from seq2seq_chat.search.batches import MAX_ROWS, ReplySearch, rows_of
 from seq2seq_chat.search.engine import (
     NO_ENTRIES,
     Edits,
@@ -25,6 +26,8 @@ from seq2seq_chat.search.engine import (
     StepRequest,
 )
 from seq2seq_chat.search.methods import Progress
+
+_MAX_STEPS_WAITED = 3
 
 OnHypotheses = Callable[[Callable[[], Hypotheses]], bool]
 """Called after a step with what returns the hypotheses so far for an utterance, [n, …]; whether to continue."""
@@ -42,10 +45,27 @@ class Utterances(NamedTuple):
     on_step: Sequence[OnHypotheses]
     on_end: Sequence[OnEnd]
 
-    def at(self, row: int) -> Utterances:
-        """One of them alone."""
-        rows = slice(row, row + 1)
-        return self._replace(**{name: getattr(self, name)[rows] for name in self._fields if name != "search"})
+    @property
+    def rows(self) -> int:
+        """The most hypotheses that their search extends at once."""
+        return len(self.source) * rows_of(self.search.decoding)
+
+    def each(self) -> list[Utterances]:
+        """Each of them alone."""
+        rows = [slice(row, row + 1) for row in range(len(self.source))]
+        return [self._replace(**{name: getattr(self, name)[row] for name in self._fields[1:]}) for row in rows]
+
+    @classmethod
+    def together(cls, parts: Sequence[Utterances]) -> Utterances:
+        """All utterances of some parts with equal settings."""
+        return Utterances(
+            parts[0].search,
+            np.concatenate([part.source for part in parts]),
+            np.concatenate([part.lengths for part in parts]),
+            [seed for part in parts for seed in part.seeds],
+            [function for part in parts for function in part.on_step],
+            [function for part in parts for function in part.on_end],
+        )
 
 
 class _Running:
@@ -105,12 +125,10 @@ class _Group:
     running: list[_Running] = field(default_factory=list)
     state: State = None
 
-    def join(self, running: Sequence[_Running], state: State) -> None:
-        """Add searches that continue rows of another state."""
-        rows = _row_count(self.state)
-        for each in running:
-            each.first_row += rows
-        self.running += running
+    def join(self, running: _Running, state: State) -> None:
+        """Add a search that continues rows of another state."""
+        running.first_row += _row_count(self.state)
+        self.running.append(running)
         self.state = state if self.state is None else join_states(self.state, state)
 
 
@@ -119,39 +137,63 @@ class JointSearches:
 
     Args:
         engine: Computes the steps; its states are :class:`Rows`, or lists of them.
-        limit: Utterances whose searches run at once, more only if one search has more; others wait.
+        limit: Utterances whose searches run at once; others wait.
     """
 
     def __init__(self, engine: Engine, limit: int = MAX_ROWS) -> None:
         self._engine, self._limit = engine, limit
-        self._waiting: deque[tuple[_Running, State]] = deque()
+        self._waiting: deque[Utterances] = deque()
+        self._steps_waited = 0
         self._groups: dict[Hashable, _Group] = {}
 
+    @property
+    def _running(self) -> list[_Running]:
+        return [running for group in self._groups.values() for running in group.running]
+
     def __len__(self) -> int:
-        """The number of searches that have not ended."""
-        running = [running for group in self._groups.values() for running in group.running]
-        return sum(len(one.waiting) for one in [*running, *(waiting for waiting, _ in self._waiting)])
+        """The number of utterances whose search has not ended."""
+        return sum(len(one.waiting) for one in self._running) + sum(len(one.source) for one in self._waiting)
 
     def add(self, utterances: Utterances) -> None:
         """Start the search for some utterances, whose functions are called by :meth:`step`."""
-        state = self._engine.start(utterances.source, utterances.lengths)
-        self._waiting.append((_Running(utterances), state))
+        self._waiting.extend([utterances] if utterances.rows <= MAX_ROWS else utterances.each())
 
     def step(self) -> None:
         """Compute one step of all searches; those that would not fit into memory wait until others have ended."""
-        rows = sum(running.rows for group in self._groups.values() for running in group.running)
-        utterances = sum(len(running.waiting) for group in self._groups.values() for running in group.running)
-        while self._waiting and (
-            not rows or (utterances < self._limit and rows + self._waiting[0][0].rows <= MAX_ROWS)
-        ):
-            running, state = self._waiting.popleft()
-            utterances += len(running.waiting)
-            rows += running.rows
-            self._groups.setdefault(_kind(running.request), _Group()).join([running], state)
+        self._start_waiting()
         for kind, group in list(self._groups.items()):
             self._step(group)
             if not group.running:
                 del self._groups[kind]
+
+    def _start_waiting(self) -> None:
+        """Start what waits: together, as starts take time, so a few utterances wait up to three steps for others."""
+        running = self._running
+        count, rows = sum(len(one.waiting) for one in running), sum(one.utterances.rows for one in running)
+        if sum(len(one.source) for one in self._waiting) < count / 8 and self._steps_waited < _MAX_STEPS_WAITED:
+            self._steps_waited += 1
+            return
+        self._steps_waited = 0
+        started: dict[Decoding, list[Utterances]] = {}
+        while self._waiting and (not rows or (count < self._limit and rows + self._waiting[0].rows <= MAX_ROWS)):
+            utterances = self._waiting.popleft()
+            count += len(utterances.source)
+            rows += utterances.rows
+            started.setdefault(utterances.search.decoding, []).append(utterances)
+        for parts in started.values():
+            self._start(Utterances.together(parts))
+
+    def _start(self, utterances: Utterances) -> None:
+        try:
+            state, running = self._engine.start(utterances.source, utterances.lengths), _Running(utterances)
+        except Exception as error:
+            if len(utterances.source) == 1:
+                utterances.on_end[0](error)
+                return
+            for one in utterances.each():
+                self._start(one)
+        else:
+            self._groups.setdefault(_kind(running.request), _Group()).join(running, state)
 
     def _step(self, group: _Group) -> None:
         """Compute a step of a group. If it fails, each search is computed alone, so that none fails for another.
@@ -162,19 +204,20 @@ class JointSearches:
             output, group.state = self._engine.step(group.state, _joint_request(group.running))
         except Exception as error:
             if len(group.running) == 1:
-                (running,), group.running = group.running, []
+                (running,), group.running, group.state = group.running, [], None
                 if len(running.waiting) == 1:
                     running.fail(error)
+                    return
+                each = running.utterances.each()
                 for row in running.waiting:
-                    self.add(running.utterances.at(row))
+                    self._start(each[row])
                 return
             parts = [_Group([running], group.state) for running in group.running]
-            for part in parts:
-                self._step(part)
             group.running, group.state = [], None
             for part in parts:
-                if part.running:
-                    group.join(part.running, part.state)
+                self._step(part)
+                for running in part.running:
+                    group.join(running, part.state)
             return
         following, first = [], 0
         for running in group.running:
@@ -248,6 +291,8 @@ def join_states(one: State, two: State) -> State:
 def _join_arrays(one: npt.ArrayLike, two: npt.ArrayLike) -> np.ndarray:
     """[n, …] and [m, …] → [n + m, …]. The only arrays of two axes that differ in the second are masks of sources."""
     arrays = [np.asarray(one), np.asarray(two)]
+    if arrays[0].shape[1:] == arrays[1].shape[1:]:
+        return np.concatenate(arrays)
     sizes = np.max([array.shape for array in arrays], axis=0)
     padding = [[(0, int(size - own)) for size, own in zip(sizes, array.shape, strict=True)] for array in arrays]
     fill = MASK_VALUE if arrays[0].ndim == 2 else 0
