@@ -170,7 +170,8 @@ class JointSearches:
         """Start what waits: together, as starts take time, so a few utterances wait up to three steps for others."""
         running = self._running
         count, rows = sum(len(one.waiting) for one in running), sum(one.utterances.rows for one in running)
-        if sum(len(one.source) for one in self._waiting) < count / 8 and self._steps_waited < _MAX_STEPS_WAITED:
+        ready = min(sum(len(one.source) for one in self._waiting), self._limit - count)
+        if ready < count / 8 and self._steps_waited < _MAX_STEPS_WAITED:
             self._steps_waited += 1
             return
         self._steps_waited = 0
