@@ -27,7 +27,7 @@ from seq2seq_chat.search.engine import (
 )
 from seq2seq_chat.search.methods import Progress
 
-_MAX_STEPS_WAITED = 3
+_MAX_STEPS_WAITED = 5
 
 OnHypotheses = Callable[[Callable[[], Hypotheses]], bool]
 """Called after a step with what returns the hypotheses so far for an utterance, [n, …]; whether to continue."""
@@ -167,11 +167,11 @@ class JointSearches:
                 del self._groups[kind]
 
     def _start_waiting(self) -> None:
-        """Start what waits: together, as starts take time, so a few utterances wait up to three steps for others."""
+        """Start what waits: together, as starts take time, so a few wait some steps for others."""
         running = self._running
         count, rows = sum(len(one.waiting) for one in running), sum(one.utterances.rows for one in running)
         ready = min(sum(len(one.source) for one in self._waiting), self._limit - count)
-        if ready < count / 8 and self._steps_waited < _MAX_STEPS_WAITED:
+        if ready < count / 5 and self._steps_waited < _MAX_STEPS_WAITED:
             self._steps_waited += 1
             return
         self._steps_waited = 0
