@@ -294,7 +294,8 @@ class Assembly:
         empty = [name for name in wanted if not samples[name]]
         if not empty:
             return
-        reason = f"there are too few {self._corpus.threads}, which are never divided between splits"
+        reason = f"there are too few {self._corpus.threads}"
+        reason += "" if self._has_small_blocks else ", which are never divided between splits"
         if set(empty) <= set(named):
             reason = "there are none in the files of this name"
         marked = f", mark where conversations end by {END_OF_CONVERSATION}" if self._settings.corpus == "lines" else ""

@@ -94,8 +94,8 @@ def match_run(name: str, runs: Sequence[Run]) -> Run:
     names = [run.path.name for run in runs]
     matches = (
         [other for other in names if other == name]
-        or [other for other in names if other.startswith(name)]
         or [other for other in names if _without_time(other) == name]
+        or [other for other in names if other.startswith(name)]
     )
     if len(matches) > 1:
         listed = ", ".join(matches[:5]) + (", …" if len(matches) > 5 else "")

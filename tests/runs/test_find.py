@@ -82,7 +82,9 @@ def test_names_without_a_time_or_with_a_number(results: Path) -> None:
     (results / "2025-01-01_00-00-00_tiny").rename(results / "my-best")
     assert find_run("my-", results).name == "my-best"
     assert find_run("latest", results).name == "2026-03-01_00-00-00_reddit"
-    (results / "my-best").rename(results / "2026-02-01_00-00-00_tiny-2")  # a complete name is not ambiguous
+    (results / "my-best").rename(results / "reddit_average")  # begins with the name of another
+    assert find_run("reddit", results).name == "2026-03-01_00-00-00_reddit"
+    (results / "reddit_average").rename(results / "2026-02-01_00-00-00_tiny-2")  # a complete name is not ambiguous
     assert find_run("2026-02-01_00-00-00_tiny", results).name == "2026-02-01_00-00-00_tiny"
 
 

@@ -63,6 +63,10 @@ WHATSAPP = {
     "android_sq": ("13.3.23, 9:05\u202fp.d. - ", "14.3.23, 9:30\u202fm.d. - "),
     "android_ta": ("13/3/23, முற்பகல் 9:05 - ", "14/3/23, பிற்பகல் 9:30 - "),
     "android_ta_short": ("13/3/23, மு.ப. 9:05 - ", "14/3/23, பி.ப. 9:30 - "),
+    "android_pt_words": ("13/03/2023 9:05 da manhã - ", "14/03/2023 9:30 da noite - "),
+    "android_lv": ("13/03/2023 9:05 priekšpusdienā - ", "14/03/2023 9:30 pēcpusdienā - "),
+    "android_he_words": ("13.3.2023, 9:05 לפנה״צ - ", "14.3.2023, 9:30 אחה״צ - "),
+    "android_fa": ("13/3/2023، 9:05 ق.ظ. - ", "14/3/2023، 9:30 ب.ظ. - "),
     "iphone_fr_ca": ("[2023-03-13 09 h 05 min 07 s] ", "[2023-03-14 21 h 30 min 00 s] "),
     "iphone_de_named": ("[13. März 2023, 09:05:07] ", "[14. März 2023, 21:30:00] "),
     "iphone_en_us": ("[3/13/23, 9:05:07\u202fAM] ", "[3/14/23, 9:30:00\u202fPM] "),
@@ -329,6 +333,16 @@ EXPORTS: dict[str, tuple[str, list[tuple[str, str]], dict[str, int]]] = {
         [("Ada", "你好")],
         {"media": 1},
     ),
+    "line_desktop_ja": (
+        "[LINE] Ada Lとのトーク履歴\n保存日時：2023/03/14 11:59\n\n2023.03.13 月曜日\n09:05 Ada L hi\n09:05 Ben 画像\n",
+        [("Ada L", "hi")],
+        {"media": 1},
+    ),
+    "line_th": (
+        "[LINE] Chat history with Ada\nSaved on: 13/03/2023, 11:00\n\nพฤ. 13/03/2023\n09:05\tAda\thi\n09:05\tBen\tyo\n",
+        [("Ada", "hi"), ("Ben", "yo")],
+        {},
+    ),
     "line_desktop": (
         "2023.03.13 Monday\n09:05 Ada Hello there\n09:05 Ben Stickers\n",
         [("Ada", "Hello there")],
@@ -510,13 +524,20 @@ def test_ambiguous_dates(tmp_path: Path) -> None:
     assert read(path, date_order="mdy")[0][-1].time == datetime(2023, 3, 6, 9, 5)
 
 
+def test_unknown_words_for_the_halves_of_the_day_are_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "chat.txt"
+    path.write_text("13/3/2023 9:05 xq - Ada: a\n14/3/2023 9:05 yq - Ada: b\n")
+    assert len(read(path)[0]) == 2
+    assert "times such as “13/3/2023 9:05 xq” may be before or after noon" in caplog.text
+
+
 def test_names_with_colons_and_changed_subjects(tmp_path: Path) -> None:
     path = tmp_path / "chat.txt"
     start = "13.03.23, 09:05 - "
     path.write_text(
         f'{start}You changed the subject to "A: B"\n'
         + f"{start}Ada: work: x: y\n" * 3
-        + f"{start}שרה{LRM}: a\n{start}Ben: b: c\n"
+        + f"{start}Ben added Ada: work\n{start}שרה{LRM}: a\n{start}Ben: b: c\n"
     )
     messages, left_out, _ = read(path)
     assert [(message.author, message.text) for message in messages] == [
@@ -524,4 +545,4 @@ def test_names_with_colons_and_changed_subjects(tmp_path: Path) -> None:
         ("שרה", "a"),
         ("Ben", "b: c"),
     ]
-    assert left_out == {"system": 1}
+    assert left_out == {"system": 2}

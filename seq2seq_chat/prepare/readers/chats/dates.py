@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterable, Sequence
 from datetime import date, datetime, timedelta
@@ -12,6 +13,8 @@ from typing import Literal
 from dateutil import parser
 
 from seq2seq_chat.data.corpus_file import CorpusError
+
+logger = logging.getLogger(__name__)
 
 DateOrder = Literal["dmy", "mdy", "ymd"]
 """The order of day, month and year."""
@@ -64,6 +67,30 @@ _HALVES = (  # of the day, before and after noon, as regular expressions
     (r"ap\b", r"ip\b"),  # Finnish
     (r"\bp\W?d\b", r"\bm\W?d\b"),  # Albanian
     ("முற்பகல்|மு\\.ப", "பிற்பகல்|பி\\.ப"),  # Tamil
+    ("manhã|madrugada", "tarde|noite"),  # Portuguese
+    ("mañana", "noche"),  # Spanish
+    (r"לפנה[״\"]צ", r"אחה[״\"]צ"),  # Hebrew
+    (r"\bق\.?ظ|قبل.?از.?ظهر", r"\bب\.?ظ|بعد.?از.?ظهر"),  # Persian
+    ("قبل دوپہر", "بعد دوپہر"),  # Urdu
+    ("ก่อนเที่ยง", "หลังเที่ยง"),  # Thai
+    (r"пр\.?\s?об", r"сл\.?\s?об"),  # Bulgarian
+    (r"претпл|пр[еи]је? ?подне", r"попл|по(?:слије)? ?подне"),  # Macedonian, Serbian
+    (r"\bдп\b", r"\bпп\b"),  # Ukrainian
+    (r"prijepodne|pre podne", r"popodne|poslijepodne|po podne"),  # Bosnian, Croatian, Serbian
+    (r"\bdop\b", r"\bpop\b"),  # Slovene
+    ("priešpiet", "popiet"),  # Lithuanian
+    ("priekšp", "pēcp"),  # Latvian
+    (r"\bf\.h\b", r"\be\.h\b"),  # Icelandic
+    (r"\br\.n\b", r"\bi\.n\b"),  # Irish
+    (r"\bvm\b", r"\bnm\b"),  # Afrikaans
+    (r"म\.पू", r"म\.उ"),  # Marathi
+    (r"ਪੂ\.ਦੁ", r"ਬਾ\.ਦੁ"),  # Punjabi
+    ("ಪೂರ್ವಾಹ್ನ", "ಅಪರಾಹ್ನ"),  # Kannada
+    ("ព្រឹក", "ល្ងាច"),  # Khmer
+    ("ກ່ອນທ່ຽງ", "ຫຼັງທ່ຽງ"),  # Lao
+    ("ጥዋት|ጠዋት", "ከሰዓት"),  # Amharic
+    ("နံနက်", "ညနေ"),  # Burmese
+    (r"පෙ\.ව", r"ප\.ව"),  # Sinhala
 )
 _MORNING, _AFTERNOON = (re.compile("|".join(markers), re.IGNORECASE) for markers in zip(*_HALVES, strict=True))
 
@@ -74,7 +101,7 @@ _DATE = (
     r"|[^\W\d_]{3,12}[. ]{1,2}\d{1,2}, \d{4})"  # Mar 5, 2023
 )
 _CLOCK = r"\d{1,2}(?:[:.]|\s?h\s?)\d{2}(?:(?:[:.]|\smin\s)\d{2})?"
-STAMP = rf"(?:{_DATE}[^\d\n:]{{1,14}}?{_CLOCK}|{_CLOCK}[^\d\n:]{{1,12}}?{_DATE})[^\d\n:\]\[]{{0,14}}?"
+STAMP = rf"(?:{_DATE}[^\d\n:]{{1,14}}?{_CLOCK}|{_CLOCK}[^\d\n:]{{1,12}}?{_DATE})[^\d\n:\]\[]{{0,20}}?"
 """A date and a time as a regular expression, in most languages."""
 
 DATE = re.compile(_DATE)
@@ -83,6 +110,7 @@ DATE = re.compile(_DATE)
 _NUMBERS = re.compile(r"\d+")
 _NAMED_DATE = re.compile(rf"(?:\d{{1,4}}[^\d\n:]{{1,8}}?)?({_MONTH})[^\W\d_]*[^\d\n:]{{1,8}}\d{{1,4}}(?:, \d{{4}})?")
 _CLOCK_FIRST = re.compile(r"\D*\d{1,2}:")
+_CLOCK_AT_END = re.compile(r"\b(\d{1,2})[:.]\d{2}(?:[:.]\d{2})?([^\d:.]{2,20}\.?)$")
 _BUDDHIST_YEARS = 543
 _YEARS = range(1990, 2100)  # of chats
 _EPOCH = datetime(1970, 1, 1)
@@ -156,6 +184,12 @@ class Clock:
         self.order: DateOrder = given or _find_order(known, name)
         self._has_halves = not known or any(_AFTERNOON.search(stamp) or _MORNING.search(stamp) for stamp in known)
         self._days: dict[tuple[int, ...], date | None] = {}
+        if unknown := next((stamp for stamp in known if _has_unknown_half(stamp)), None):
+            logger.warning(
+                "%s: times such as “%s” may be before or after noon, in words that are not known here; they are read "
+                "as before noon, so breaks between conversations may be missed",
+                *(name, unknown.strip()),
+            )
 
     def read(self, stamp: str) -> datetime | None:
         """The time of a stamp, or None if it is none in the order of the file."""
@@ -188,6 +222,13 @@ def at(day: date, clock: Sequence[int], stamp: str) -> datetime | None:
         return datetime(day.year, day.month, day.day, hour, minute, second[0] if second else 0)
     except ValueError:
         return None
+
+
+def _has_unknown_half(stamp: str) -> bool:
+    """Whether a stamp ends with a word after a time of the clock of twelve hours that says nothing here."""
+    clock = _CLOCK_AT_END.search(stamp)
+    is_known = _AFTERNOON.search(stamp) or _MORNING.search(stamp)
+    return clock is not None and 1 <= int(clock[1]) <= 12 and bool(re.search(r"[^\W\d_]", clock[2])) and not is_known
 
 
 def _month_as_number(stamp: str) -> str:

@@ -15,10 +15,11 @@ from seq2seq_chat.prepare.readers.chats.formats import ChatFormat, Message, join
 
 _FIRST_LINES = 20
 
-_DAY = re.compile(r"(?:\w{2,9}\.?, ?)?(\d{1,4}[./]\d{1,2}[./]\d{1,4})(?: ?[(（].{1,9}[)）]| \w+)?")
+_DAY = re.compile(r"(?:\w{2,9}\.?, ?|[ก-๙]{1,12}\. ?)?(\d{1,4}[./]\d{1,2}[./]\d{1,4})(?: ?[(（].{1,9}[)）]| \w+)?")
 _MESSAGE = re.compile(r"((?:上午|下午|午前|午後|오전|오후|[AP]M )?\d{1,2}:\d{2} ?(?:[AaPp][Mm])?)([\t ])(.*)")
+_TITLE = re.compile(r"\ufeff?\[LINE\] (?:Chat history with )?(.+?)(?:とのトーク履歴|的聊天記錄)?\s*$", re.MULTILINE)
 _LINE_MEDIA = re.compile(
-    r"\[[^\[\]\n]{1,20}\]|\((?:emoji|em)\)|(?:Photos?|Stickers?|Videos?|写真|スタンプ|動画|圖片|貼圖|影片|null)"
+    r"\[[^\[\]\n]{1,20}\]|\((?:emoji|em)\)|(?:Photos?|Stickers?|Videos?|写真|画像|スタンプ|動画|圖片|貼圖|影片|null)"
     r"|\[(?:File|ファイル|檔案|Album|アルバム|相簿|Note|ノート|記事本|Location|位置情報|位置訊息)\].*",
     re.DOTALL,
 )
@@ -38,6 +39,8 @@ def _read_line(export: Export) -> Iterator[Message | str]:
     days = (match[1] for line in export.lines(progress=False) if (match := _DAY.fullmatch(line.strip())))
     clock = Clock(dict.fromkeys(days), export.name, export.date_order)
     separator = "\t" if re.search(r"^\S{0,8}?\d:\d\d ?\w*\t", export.start(), re.MULTILINE) else " "
+    title = _TITLE.match(export.start())
+    partner = title[1] if title else ""
     day, day_known = None, False
 
     def begin(line: str) -> Message | str | None:
@@ -50,6 +53,8 @@ def _read_line(export: Export) -> Iterator[Message | str]:
         if start is None or start[2] != separator:
             return None
         author, found, text = start[3].partition(separator)
+        if separator == " " and start[3].startswith(f"{partner} "):  # the name may have spaces
+            author, text = partner, start[3][len(partner) + 1 :]
         return Message(author if found else "", _time_of_day(day, start[1]), text)
 
     return join_lines(export.lines(), begin, _finish_line)
@@ -81,7 +86,8 @@ _STAMPED = re.compile(  # phones
 )
 _TABLE = re.compile(r"\ufeff?\"?Date\"?,\"?User\"?,\"?Message")
 _MEDIA = re.compile(
-    r"(?:사진|동영상|이모티콘|음성메시지|Photos?|Videos?|Emoticons?|Stickers?|Voice Note)(?: \d+장?)?|(?:파일|File): .+"
+    r"(?:사진|동영상|\(?이모티콘\)?|음성메시지|Photos?|Videos?|Emoticons?|Stickers?|Voice Note)(?: \d+장?)?"
+    r"|(?:파일|File): .+"
 )
 _DELETED = re.compile(r"삭제된 메시지입니다\.?|(?:This message was deleted|Deleted message)\.?")
 _CALL = re.compile(

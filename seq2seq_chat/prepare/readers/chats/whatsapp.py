@@ -8,6 +8,7 @@ Android; on iPhones, it begins with a left-to-right mark (U+200E).
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 
 from seq2seq_chat.prepare.readers.chats.dates import DATE, STAMP, Clock
@@ -25,7 +26,8 @@ _STYLES = [
 _MEDIA = re.compile(r"<[^<>\n]{3,80}>|.{1,200}\.\w{2,5} \([^()\n]{4,40}\)|\S{4,20}: https://maps\.google\.com/\S+|null")
 _MEDIA_WORDS = re.compile(
     r"omitted|weggelassen|omitid|omis|absent|omess|non inclus|weggelaten|oculta|pominięt|dahil edilmedi|vynech|uteläm"
-    r"|udelad|utelatt|pois|пропущ|не включ|attached|angehängt|adjunto|ficheiro|생략|省略|忽略|略去|含まれて|مستبعد",
+    r"|udelad|utelatt|pois|пропущ|не включ|attached|angehängt|adjunto|ficheiro|생략|省略|忽略|略去|含まれて"
+    r"|مستبعد|استبعاد|הושמט",
     re.IGNORECASE,
 )
 _FILE_NAME = re.compile(r"[^\n]{1,200}\.\w{2,5}")
@@ -53,6 +55,7 @@ _DELETED = {
         "Vous avez supprimé ce message",
         "Essa mensagem foi apagada",
         "Mensagem apagada",
+        "Mensagem apagada por um admin",
         "Você apagou essa mensagem",
         "Você apagou esta mensagem",
         "Esta mensagem foi apagada",
@@ -141,8 +144,7 @@ def _read(export: Export) -> Iterator[Message | str]:
 def _survey(export: Export, style: re.Pattern[str]) -> tuple[Clock, dict[str, str]]:
     """The clock of a file, and the names with a colon, by the part before it."""
     stamps: dict[str, str] = {}
-    names: dict[str, str | None] = {}
-    counts: dict[str, int] = {}
+    continued: dict[str, Counter[str]] = {}  # what comes up to the next colon, by the part before the first one
     seen = 0
     for line in export.lines(progress=False):
         start = style.match(line)
@@ -155,11 +157,13 @@ def _survey(export: Export, style: re.Pattern[str]) -> tuple[Clock, dict[str, st
             name, colon, rest = line[start.end() :].partition(": ")
             longer = rest.partition(": ")
             if colon:
-                found = f"{name}: {longer[0]}" if longer[1] else None
-                names[name] = found if names.get(name, found) == found else None
-                counts[name] = counts.get(name, 0) + 1
-    clock = Clock(stamps.values(), export.name, export.date_order)
-    return clock, {name: found for name, found in names.items() if found is not None and counts[name] > 2}
+                continued.setdefault(name, Counter())[longer[0] if longer[1] else ""] += 1
+    names = {}
+    for name, counts in continued.items():
+        part, count = counts.most_common(1)[0]
+        if part and count > 2 and count >= 0.8 * counts.total():  # the others are lines about this person
+            names[name] = f"{name}: {part}"
+    return Clock(stamps.values(), export.name, export.date_order), names
 
 
 def _split(text: str, names: dict[str, str]) -> tuple[str, str]:
@@ -169,8 +173,11 @@ def _split(text: str, names: dict[str, str]) -> tuple[str, str]:
         name, rest = text[:-1], ""  # followed by lines of text
     elif not colon:
         return "", text
-    if name in names:
-        name, rest = names[name], text[len(names[name]) + 2 :]
+    for start, full in names.items():
+        if text.startswith(f"{full}: "):
+            name, rest = full, text[len(full) + 2 :]
+        elif name.endswith(start) and text.startswith(full, len(name) - len(start)):
+            return "", text  # about this person
     if _QUOTES.search(name):
         return "", text  # of a changed subject
     return name.strip(MARKS + "~ \u202f\u00a0"), rest
