@@ -43,7 +43,7 @@ LOOPBACK_OF_WILDCARD = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # addresses that a
 ANY_ROUTED_ADDRESS = {"0.0.0.0": "192.0.2.1", "::": "2001:db8::1"}  # for documentation (RFC 5737, RFC 3849)
 MAX_CONNECTIONS = 2048
 MAX_ACCEPTED = 16  # connections at once
-MAX_PIPELINED = 4  # requests that a client may send before it has read the first response
+MAX_PIPELINED = 2  # requests that a client may send before it has read the first response
 SPARE_DESCRIPTORS = 128  # file descriptors that are not connections
 MESSAGES = {413: "The request body is too large.", 431: "The request headers are larger than 64 KiB."}
 MAX_DISCARDED_BYTES, MAX_DISCARDING_SECONDS = 64 * 2**20, 10.0
@@ -255,8 +255,7 @@ class Channel(HTTPChannel):
     error_task_class = JsonErrorTask
     close_when_flushed: bool
     is_rejected = False
-    is_watched = False  # for the client to leave
-    has_left = False
+    is_watched = has_left = False  # whether to notice that the client leaves, and whether it has left
     discarded: int | None = None  # bytes; None unless discarding
     deadline = 0.0
 

@@ -183,21 +183,20 @@ def test_idle_connections_make_room_for_new_ones(
 
         clients = [connect() for _ in range(44)]
         get(f"http://127.0.0.1:{port}/healthz")
-        clients[-1].sendall(REQUEST)
-        assert clients[-1].recv(12) == b"HTTP/1.1 200"
         if not is_closed:
             clients[0].sendall(REQUEST)
         assert clients[0].recv(12) == (b"" if is_closed else b"HTTP/1.1 200")
         for _ in range(60):  # more than any address may have
-            connect()
-        get(f"http://127.0.0.1:{port}/healthz")
+            newest = connect()
+        newest.sendall(REQUEST)
+        assert newest.recv(12) == b"HTTP/1.1 200"
 
 
 def test_a_connection_ends_after_the_first_of_too_many_pipelined_requests(shared_server: str) -> None:
-    with socket.create_connection(("127.0.0.1", int(shared_server.rpartition(":")[2])), timeout=60) as client:
+    with socket.create_connection(("127.0.0.1", int(shared_server.rpartition(":")[2])), timeout=20) as client:
         client.sendall(REQUEST * 150)
         content = client.makefile("rb").read()  # until the end, which is no reset
-    assert 4 <= content.count(b"HTTP/1.1 200") < 20
+    assert 2 <= content.count(b"HTTP/1.1 200") < 20
     assert content.rpartition(b"HTTP/1.1 200")[2].count(b"Connection: close") == 1
 
 
