@@ -9,7 +9,7 @@ from concurrent.futures import TimeoutError as FutureTimeout
 from pathlib import Path
 from typing import Any, TypeVar
 
-from flask import Response
+from flask import Response, request
 
 from seq2seq_chat.chat.replies import notes
 from seq2seq_chat.config import Config, Decoding, unused_settings
@@ -179,6 +179,7 @@ def read_first(stream: Stream[Part], timeout: float) -> Part | None:
         ServerBusy: It takes too long.
         ModelUnavailable: The model could not be loaded or failed.
     """
+    stream.has_left = request.environ.get("waitress.client_disconnected", stream.has_left)
     try:
         return stream.read(timeout)
     except FutureTimeout:

@@ -32,6 +32,7 @@ class Stream(Generic[Part]):
         self.future: Future[Any] = Future()
         self._parts: SimpleQueue[Part | None] = SimpleQueue()
         self._stopped = threading.Event()
+        self.has_left: Callable[[], bool] = lambda: False  # whether the client has closed the connection
         self.future.add_done_callback(lambda _: self._parts.put(None))
 
     def write(self, part: Part) -> None:
@@ -61,7 +62,7 @@ class Stream(Generic[Part]):
     @property
     def is_stopped(self) -> bool:
         """Whether nobody reads any more."""
-        return self._stopped.is_set()
+        return self._stopped.is_set() or self.has_left()
 
 
 Block = TypeVar("Block")

@@ -194,6 +194,9 @@ class ModelWorker(threading.Thread):
                 count = min(len(self._queue), self._limits.max_batch_size)
                 jobs = [self._queue.popleft() for _ in range(count)]
             running = [job for job in jobs if _is_running(job.future)]  # others were cancelled
+            for job in [job for job in running if isinstance(job, ChatJob) and job.stream and job.stream.has_left()]:
+                job.future.set_exception(ModelUnavailable("The client has left."))
+                running.remove(job)
             if running or not jobs:
                 return running
 

@@ -138,10 +138,10 @@ class RunWatch:
                 self._runs[name] = (revision, current.get(name))
                 self._revision = revision
 
-    def events(self) -> Iterator[str]:
-        """Server-sent events ``runs`` with all runs at first, and then with what has changed, until closed."""
+    def events(self, has_left: Callable[[], bool]) -> Iterator[str]:
+        """Server-sent events ``runs`` with all runs at first, and then with what has changed, until nobody reads."""
         revision, sent_at = -1, 0.0
-        while not self.closed.is_set():
+        while not (self.closed.is_set() or has_left()):
             changes = self.changes(max(revision, 0))
             if changes.revision != revision:
                 revision, sent_at = changes.revision, time.monotonic()

@@ -11,13 +11,14 @@ import socket
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import waitress.server
 from flask import Flask
 from waitress.channel import HTTPChannel
+from waitress.server import TcpWSGIServer
 from waitress.task import ErrorTask
 
 from seq2seq_chat.chat.load import AUTO, EngineOptions
@@ -41,6 +42,8 @@ FORWARDED_HEADERS = {"x-forwarded-for", "x-forwarded-host", "x-forwarded-proto"}
 LOOPBACK_OF_WILDCARD = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # addresses that a browser can open
 ANY_ROUTED_ADDRESS = {"0.0.0.0": "192.0.2.1", "::": "2001:db8::1"}  # for documentation (RFC 5737, RFC 3849)
 MAX_CONNECTIONS = 2048
+MAX_ACCEPTED = 16  # connections at once
+MAX_PIPELINED = 2  # requests that a client may send before it has read the first response
 SPARE_DESCRIPTORS = 128  # file descriptors that are not connections
 MESSAGES = {413: "The request body is too large.", 431: "The request headers are larger than 64 KiB."}
 MAX_DISCARDED_BYTES, MAX_DISCARDING_SECONDS = 64 * 2**20, 10.0
@@ -177,10 +180,12 @@ def running(app: Flask, host: str, port: int, limits: Limits, proxy: Proxy = NO_
         ) from error
     trust = {"trusted_proxy": proxy.address, "trusted_proxy_headers": FORWARDED_HEADERS} if proxy.address else {}
     sockets: dict[int, Any] = {}  # waitress's sockets, closed at the end
-    server = waitress.server.create_server(
+    server = Server(
         app,
-        map=sockets,
-        sockets=[listener],
+        sockets,
+        _sock=listener,
+        sockinfo=(family, socket.SOCK_STREAM, 0, listener.getsockname()),
+        bind_socket=False,
         threads=limits.threads,
         connection_limit=_max_connections(),
         backlog=2048,
@@ -193,7 +198,6 @@ def running(app: Flask, host: str, port: int, limits: Limits, proxy: Proxy = NO_
         url_prefix=proxy.root_path,
         **trust,
     )
-    server.channel_class = Channel
     server.effective_port = listener.getsockname()[1]
     thread = threading.Thread(target=server.run, name="waitress", daemon=True)
     thread.start()
@@ -242,14 +246,16 @@ class JsonErrorTask(ErrorTask):
 
 
 class Channel(HTTPChannel):
-    """A connection that, after a rejected request, discards what the client still sends.
+    """A connection that notices when the client leaves during a request, and limits pipelined requests.
 
+    After a rejected request, or too many, it discards what the client still sends.
     Closing a connection with unread data resets it, and the client may lose the response.
     """
 
     error_task_class = JsonErrorTask
     close_when_flushed: bool
     is_rejected = False
+    is_watched = has_left = False  # whether to notice that the client leaves, and whether it has left
     discarded: int | None = None  # bytes; None unless discarding
     deadline = 0.0
 
@@ -267,10 +273,32 @@ class Channel(HTTPChannel):
 
     def readable(self) -> bool:
         """Whether to read from the connection."""
+        if self.requests:
+            return self.is_watched and not self.will_close
+        self.is_watched = True
         return (self.discarded is not None and not self.will_close) or super().readable()
+
+    def check_client_disconnected(self) -> bool:
+        """Whether the client has left, or at least sends no more."""
+        return self.has_left or not self.connected
+
+    def received(self, data: bytes) -> bool:
+        """Parse requests; of too many, answer the first and then close the connection."""
+        is_parsed: bool = super().received(data)
+        with self.requests_lock:
+            if len(self.requests) > MAX_PIPELINED:
+                del self.requests[MAX_PIPELINED:]
+                self.requests[-1].headers["CONNECTION"] = "close"
+                self.is_rejected = True
+        return is_parsed
 
     def handle_read(self) -> None:
         """Read from the connection; waitress closes it when the client has, or when it is idle for long."""
+        if self.requests:  # what follows them is read when they are answered
+            self.is_watched = False
+            with contextlib.suppress(OSError):
+                self.has_left = not self.socket.recv(1, socket.MSG_PEEK)
+            return
         if self.discarded is None:
             super().handle_read()
             return
@@ -278,3 +306,28 @@ class Channel(HTTPChannel):
             self.discarded += len(self.recv(1 << 16))
         if self.discarded > MAX_DISCARDED_BYTES or time.monotonic() > self.deadline:
             self.will_close = True
+
+
+class Server(TcpWSGIServer):
+    """A server with room for new connections: it closes those that have been idle for longest."""
+
+    channel_class = Channel
+
+    def handle_accept(self) -> None:
+        """Accept connections, and close idle ones if there are too many, or too many from one address."""
+        for _ in range(MAX_ACCEPTED):
+            count = len(self.active_channels)
+            super().handle_accept()
+            if len(self.active_channels) == count:
+                break
+        limit = self.adj.connection_limit - 2 * MAX_ACCEPTED  # those to be closed are still open in the next round
+        channels = [channel for channel in self.active_channels.values() if not channel.will_close]
+        if len(channels) <= limit // 2:
+            return
+        excess, of_address = len(channels) - limit, Counter(channel.addr[0] for channel in channels)
+        of_address.pop(self.adj.trusted_proxy, None)
+        for channel in sorted(channels, key=lambda channel: channel.last_activity):
+            address = channel.addr[0]
+            if not channel.requests and (excess > 0 or of_address[address] > self.adj.connection_limit // 2):
+                channel.will_close = True
+                excess, of_address[address] = excess - 1, of_address[address] - 1

@@ -50,7 +50,8 @@ def events() -> Response:
     """Follow all runs by server-sent events."""
     if not _followers.acquire(blocking=False):
         raise ServerBusy("Too many pages follow the runs. Please close some.", retry_after=10)
-    return send_parts(get_state().watch.events(), EVENTS, _followers.release)
+    has_left = request.environ.get("waitress.client_disconnected", lambda: False)
+    return send_parts(get_state().watch.events(has_left), EVENTS, _followers.release)
 
 
 @workbench.get("/api/comparison")

@@ -163,12 +163,15 @@ def test_replies_grow_together_and_end_when_nobody_reads_them(runs: FakeRuns) ->
     streams = [pool.stream(Run("a"), None, ChatMessage(text), GREEDY) for text in ("x" * 9, "yyy", "poison", "z" * 99)]
     stopped = pool.stream(Run("a"), None, ChatMessage("w"), GREEDY)
     stopped.stop()
+    left = pool.stream(Run("a"), None, ChatMessage("z" * 99), GREEDY)
+    left.has_left = lambda: True
     streams[3]._stopped.set()  # as if it had been stopped after the search began
     bot.may_answer.set()
     reply_text(busy)
     assert [reply_text(streams[number].future) for number in (0, 1)] == ["a:XXXXXXXXX", "a:YYY"]
-    with pytest.raises(ModelUnavailable):
-        reply_text(streams[2].future)
+    for failed in (streams[2], left):
+        with pytest.raises(ModelUnavailable):
+            reply_text(failed.future)
     reply_text(streams[3].future)
     assert bot.searches.lengths == [3, 2, 2, *[1] * 6]
 

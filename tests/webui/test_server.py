@@ -11,16 +11,19 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from webui.server import default_models, outward_address
+from tests.webui.conftest import LIMITS, Serve
+from webui.app import create_app
+from webui.server import NO_PROXY, Proxy, default_models, outward_address, running
 
 CHECKPOINT = "checkpoints/0000000020.npz"
 
@@ -160,3 +163,54 @@ def test_a_client_that_sends_too_much_can_read_the_error(
         assert (response.status, response.headers["Content-Type"]) == (status, "application/json")
         assert list(json.loads(content)) == ["error"]
         assert client.recv(1) == b""
+
+
+REQUEST = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+
+@pytest.mark.parametrize(("proxy", "is_closed"), [(NO_PROXY, True), (Proxy("", "127.0.0.1"), False)])
+def test_idle_connections_make_room_for_new_ones(
+    shared_results: Path, monkeypatch: pytest.MonkeyPatch, proxy: Proxy, is_closed: bool
+) -> None:
+    """At most 40 of 80 come from one address; the proxy's may have all."""
+    monkeypatch.setattr("webui.server.MAX_CONNECTIONS", 80)
+    with ExitStack() as stack:
+        server = stack.enter_context(running(create_app(shared_results, LIMITS), "127.0.0.1", 0, LIMITS, proxy))
+        port = server.effective_port
+
+        def connect() -> socket.socket:
+            return stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=20))
+
+        clients = [connect() for _ in range(44)]
+        get(f"http://127.0.0.1:{port}/healthz")
+        if not is_closed:
+            clients[0].sendall(REQUEST)
+        assert clients[0].recv(12) == (b"" if is_closed else b"HTTP/1.1 200")
+        for _ in range(60):  # more than any address may have
+            newest = connect()
+        newest.sendall(REQUEST)
+        assert newest.recv(12) == b"HTTP/1.1 200"
+
+
+def test_a_connection_ends_after_the_first_of_too_many_pipelined_requests(shared_server: str) -> None:
+    with socket.create_connection(("127.0.0.1", int(shared_server.rpartition(":")[2])), timeout=20) as client:
+        client.sendall(REQUEST * 150)
+        content = client.makefile("rb").read()  # until the end, which is no reset
+    assert 2 <= content.count(b"HTTP/1.1 200") < 20
+    assert content.rpartition(b"HTTP/1.1 200")[2].count(b"Connection: close") == 1
+
+
+def test_a_page_that_was_closed_makes_room_for_another_follower(
+    shared_results: Path, serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    followers = threading.BoundedSemaphore(1)
+    monkeypatch.setattr("webui.workbench_api._followers", followers)
+    monkeypatch.setattr("webui.run_registry.INTERVAL", 0.01)
+    with serve(shared_results) as address:
+        with urllib.request.urlopen(f"{address}/api/events", timeout=60) as events:
+            assert events.readline() == b"event: runs\n"
+            with pytest.raises(urllib.error.HTTPError, match="503") as error_info:
+                get(f"{address}/api/events")
+            error_info.value.close()
+        assert followers.acquire(timeout=10)  # long before the next event shows it
+        followers.release()
