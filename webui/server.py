@@ -32,6 +32,7 @@ from seq2seq_chat.system.signals import handle_signals
 from webui.app import close_app, create_app
 from webui.app_state import get_state
 from webui.limits import Limits
+from webui.request_log import log_requests
 from webui.security import is_local
 
 MIN_HIDDEN_SIZE_FOR_ALL_CORES = 1024
@@ -72,6 +73,7 @@ def serve(
     echo: Callable[[str], object],
     proxy: Proxy = NO_PROXY,
     engine: EngineOptions = AUTO,
+    log_file: Path | None = None,
 ) -> None:
     """Serve the web UI until SIGINT or SIGTERM.
 
@@ -86,9 +88,10 @@ def serve(
         echo: Called with each address of the server; if there are two, the one for other machines first.
         proxy: The reverse proxy.
         engine: What computes the models.
+        log_file: Gets a line for each request, see :func:`log_requests`.
 
     Raises:
-        UserError: The address is unavailable.
+        UserError: The address is unavailable, or the file cannot be opened.
     """
     local = is_local(host) and proxy.address is None
     if not local:
@@ -101,7 +104,8 @@ def serve(
     # Many threads compete for the interpreter lock; the one that feeds the model must not wait 5 ms each time.
     sys.setswitchinterval(5e-4)
     stop = threading.Event()
-    with running(app, host, port, limits, proxy) as server, handle_signals(lambda *_: stop.set()):
+    log = contextlib.nullcontext() if log_file is None else log_requests(app, log_file)
+    with log, running(app, host, port, limits, proxy) as server, handle_signals(lambda *_: stop.set()):
         path = f":{server.effective_port}{proxy.root_path}/{f'#token={token}' if token else ''}"
         address = outward_address(host) if host in LOOPBACK_OF_WILDCARD else host
         echo(f"http://{_url_host(address)}{path}   (press Ctrl-C to stop)")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -56,6 +57,11 @@ ROOT_PATH = re.compile(r"(/[A-Za-z0-9._~-]+)*/?")
 @click.option(
     "--cores", type=click.IntRange(1, 1024), help="Processor cores per batch.  [default: depends on the models' size]"
 )
+@click.option(
+    "--log-file",
+    type=click.Path(dir_okay=False),
+    help="Append a JSON object for each request: time, address, method, path, status, seconds.  [default: none]",
+)
 @engine_options
 def serve(
     results: str,
@@ -67,6 +73,7 @@ def serve(
     models: int | None,
     waiting: int,
     cores: int | None,
+    log_file: str | None,
     engine: EngineName,
     quantize: str | None,
 ) -> None:
@@ -94,4 +101,16 @@ def serve(
 
     limits = Limits(max_models=models or default_models(results), max_queued=waiting, max_queued_total=2 * waiting)
     proxy = Proxy(root_path.rstrip("/"), trusted_proxy)
-    serve_pages(results, host, port, token, limits, cores, click.echo, proxy, EngineOptions(engine, quantize))
+    options = EngineOptions(engine, quantize)
+    serve_pages(
+        results,
+        host,
+        port,
+        token,
+        limits,
+        cores,
+        click.echo,
+        proxy,
+        options,
+        None if log_file is None else Path(log_file),
+    )

@@ -1,13 +1,17 @@
-"""The metrics of a server, read by the parser of Prometheus' library."""
+"""The metrics of a server, read by the parser of Prometheus' library, and its log of requests."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
+import pytest
 from flask.testing import FlaskClient
 from prometheus_client.parser import text_string_to_metric_families
 
+from seq2seq_chat.system.errors import UserError
 from tests.webui.conftest import MakeClient
+from webui.request_log import log_requests
 
 
 def read(client: FlaskClient) -> dict[tuple[str, tuple[str, ...]], float]:
@@ -42,3 +46,20 @@ def test_requests_words_and_models_are_counted(tiny_run: Path, make_client: Make
 
 def test_metrics_need_the_token(tmp_path: Path, make_client: MakeClient) -> None:
     assert make_client(tmp_path, token="secret").get("/metrics").status_code == 401
+
+
+def test_requests_are_logged_without_what_is_said(tiny_run: Path, make_client: MakeClient, tmp_path: Path) -> None:
+    client, file = make_client(tiny_run.parent), tmp_path / "requests.jsonl"
+    body = {"run": tiny_run.name, "text": "you see the secret ?"}
+    with log_requests(client.application, file):
+        client.post("/api/chat?q=secret", json=body)
+        file.rename(tmp_path / "rotated.jsonl")
+        client.get("/runs", headers={"Host": "elsewhere.example"})
+    (chat,), (rejected,) = (
+        [json.loads(line) for line in path.read_text().splitlines()] for path in (tmp_path / "rotated.jsonl", file)
+    )
+    assert list(chat) == ["time", "address", "method", "path", "status", "seconds"]
+    assert [chat[key] for key in ("address", "method", "path", "status")] == ["127.0.0.1", "POST", "/api/chat", 200]
+    assert (rejected["path"], rejected["status"]) == ("/runs", 403)
+    with pytest.raises(UserError, match="Is a directory"), log_requests(client.application, tmp_path):
+        pass
