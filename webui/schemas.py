@@ -28,6 +28,12 @@ from webui.model_worker import Answer
 MAX_NAME_LENGTH = 255
 MAX_TEXTS = 256  # in a request
 MAX_PREFIX = 1000  # tokens
+MESSAGES = {
+    "extra_forbidden": "there is no such field",
+    "missing": "is missing",
+    "too_long": "may have at most {max_length} items, not {actual_length}",
+}
+"""What an invalid field is told, by the type of pydantic's error; that of others is pydantic's."""
 
 Request = TypeVar("Request", bound=BaseModel)
 
@@ -231,7 +237,10 @@ def validate_request(model: type[Request], body: object, limits: Limits, example
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         path = ".".join(part for part in map(str, first["loc"]) if "[" not in part)  # without tags of a union
-        raise InvalidRequest(f"{path}: {first['msg'].replace('Input should be', 'must be')}."[:300]) from None
+        message = first["msg"].replace("Input should be", "must be")
+        if template := MESSAGES.get(first["type"]):
+            message = template.format(**first.get("ctx", {}))
+        raise InvalidRequest(f"{path}: {message}."[:300]) from None
 
 
 def text_block(tokens: list[GeneratedToken]) -> dict[str, Any]:

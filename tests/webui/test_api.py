@@ -300,7 +300,7 @@ def test_several_texts_get_their_replies_in_order(client: FlaskClient, results: 
 
 
 def test_invalid_lists_of_texts(shared_client: FlaskClient) -> None:
-    assert "text: List should have at most 256 items" in error_of(chat(shared_client, ["x"] * 257), 400)
+    assert "text: may have at most 256 items, not 257." in error_of(chat(shared_client, ["x"] * 257), 400)
     assert "text" in error_of(chat(shared_client, []), 400)
     assert "text.1" in error_of(chat(shared_client, ["x", 5]), 400)
     assert "no run" in error_of(chat(shared_client, ["x"], run="missing"), 404)
