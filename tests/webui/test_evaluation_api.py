@@ -47,6 +47,10 @@ def vote(client: FlaskClient, name: str, item: int, choice: str, judge: str = "a
     return client.post(f"/api/evaluations/{name}/votes", json={"judge": judge, "item": item, "choice": choice})
 
 
+def listed(client: FlaskClient, name: str) -> Any:
+    return client.get(f"/api/evaluations/{name}/votes").get_json()["votes"]
+
+
 @pytest.mark.slow
 def test_a_judge_votes_until_nothing_is_left(client: FlaskClient, name: str, results: Path) -> None:
     bot, early = Chatbot.load(Run(results / "tiny")), Chatbot.load(Run(results / "tiny"), "10")
@@ -84,6 +88,26 @@ def test_repeated_votes(client: FlaskClient, name: str, results: Path) -> None:
     (file,) = (results / "votes").glob("*/votes.jsonl")
     assert len(file.read_text(encoding="utf-8").splitlines()) == 2
     assert vote(client, name, item, "left", " ben ").status_code == 409  # the same judge
+
+
+def test_the_last_vote_is_taken_back(client: FlaskClient, name: str, results: Path) -> None:
+    def undo(item: int) -> Any:
+        return client.post(f"/api/evaluations/{name}/undo", json={"judge": "anna", "item": item})
+
+    first = next_pair(client, name)["item"]
+    vote(client, name, first, "left")
+    second = next_pair(client, name)["item"]
+    vote(client, name, second, "left")
+    vote(client, name, second, "both_bad", "ben")
+    assert "voted on other replies since" in error_of(undo(first), 409)
+    for _ in range(2):  # sent again after a lost response
+        assert undo(second).get_json()["votes"] == 2
+    assert [(one["judge"], one["choice"]) for one in listed(client, name)] == [("anna", "left"), ("ben", "both_bad")]
+    assert client.get(f"/api/evaluations/{name}").get_json()["statistics"]["judges"] == {"anna": 1, "ben": 1}
+    assert next_pair(client, name)["item"] == second
+    assert vote(client, name, second, "right").status_code == 200
+    assert [one["choice"] for one in listed(client, name)] == ["left", "both_bad", "right"]
+    assert len((results / "votes" / name / "votes.jsonl").read_text(encoding="utf-8").splitlines()) == 5
 
 
 def test_invalid_votes(client: FlaskClient, name: str) -> None:

@@ -52,10 +52,19 @@ def test_a_blind_evaluation(page: Any, serve: Serve, results: Path, tmp_path: Pa
             page.keyboard.press("1")
             expect(page.locator("#left .revealed")).to_contain_text("tiny")
             (file,) = (results / "votes").glob("*/votes.jsonl")
-            vote = json.loads(file.read_text(encoding="utf-8").splitlines()[number])
+            vote = json.loads(file.read_text(encoding="utf-8").splitlines()[-1])
             assert (vote["prompt"], vote["choice"], vote["judge"]) == (prompt, "left", "anna")
             assert [vote["left_reply"] or "(empty)", vote["right_reply"] or "(empty)"] == replies
             page.keyboard.press("Enter")
+            if number == 0:
+                expect(page.locator("#prompt")).not_to_have_text(prompt)
+                page.get_by_role("button", name="Undo the last vote").click()
+                expect(page.locator("#prompt")).to_have_text(prompt)
+                expect(page.locator("#status")).to_have_text("Your vote was taken back.")
+                expect(page.locator("#judging")).to_be_focused()
+                page.keyboard.press("1")
+                expect(page.locator("#note")).to_have_text("1 of 3 pairs")
+                page.keyboard.press("Enter")
             if number == 1:
                 expect(page.locator("#status")).to_have_text("Only 1 skipped pair left.")
                 page.get_by_role("button", name="Next").click()
