@@ -287,6 +287,15 @@ def results(name: EvaluationName) -> Response:
     )
 
 
+@evaluations.delete("/api/evaluations/<name>")
+@Operation("deleteEvaluation", "The remaining evaluations", [EvaluationList])
+def delete(name: EvaluationName) -> Response:
+    """Delete an evaluation with its replies and votes."""
+    with _writing:
+        _find(name).delete()
+    return list_all()
+
+
 @evaluations.get("/api/evaluations/<name>/votes")
 @Operation("listVotes", "The votes", [VoteList])
 def list_votes(name: EvaluationName) -> Response:

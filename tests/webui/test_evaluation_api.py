@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -154,6 +156,26 @@ def test_damaged_evaluations_are_not_listed(client: FlaskClient, name: str, resu
     (results / "votes" / "damaged" / "evaluation.json").write_text("{", encoding="utf-8")
     assert [one["name"] for one in client.get("/api/evaluations").get_json()["evaluations"]] == [name]
     assert "damaged" in error_of(client.get("/api/evaluations/damaged"), 400)
+
+
+def test_an_evaluation_is_deleted_completely_or_not_at_all(
+    client: FlaskClient, name: str, results: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address, folder = f"/api/evaluations/{name}", results / "votes"
+    error_of(client.delete(address, headers={"Origin": "http://evil.example"}), 403)
+    vote(client, name, next_pair(client, name)["item"], "left")
+    files = sorted(file.name for file in (folder / name).iterdir())
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "rename", lambda *_: os.open("/missing", os.O_RDONLY))
+        assert "could not be written" in error_of(client.delete(address), 400)
+        assert sorted(file.name for file in (folder / name).iterdir()) == files
+        patch.undo()
+        patch.setattr(shutil, "rmtree", lambda *_, **__: None)  # as if the process were killed before it
+        assert client.delete(address).get_json() == {"evaluations": []}
+    error_of(client.delete(address), 404)
+    other = client.post("/api/evaluations", json={"columns": COLUMNS, "prompts": PROMPTS}).get_json()["name"]
+    assert client.delete(f"/api/evaluations/{other}").status_code == 200
+    assert list(folder.iterdir()) == []
 
 
 def test_prompts_of_the_validation_corpus(client: FlaskClient, corpora: Path) -> None:

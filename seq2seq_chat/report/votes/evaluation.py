@@ -27,7 +27,7 @@ from seq2seq_chat.config import Decoding
 from seq2seq_chat.runs.json_lines import append_durably, read_objects
 from seq2seq_chat.runs.run import create_folder
 from seq2seq_chat.system.errors import UserError
-from seq2seq_chat.system.files import write_json
+from seq2seq_chat.system.files import as_user_error, remove_folder, remove_temporary, write_json
 
 FOLDER, SETTINGS = "votes", "evaluation.json"
 
@@ -207,6 +207,16 @@ class Evaluation:
         """Record that a vote does not count any more. Raises UserError if it could not be written."""
         append_durably(self._votes, Withdrawal(time=_now(), judge=judge, item=index).model_dump())
 
+    def delete(self) -> None:
+        """Delete the folder; if the process is killed meanwhile, the rest is hidden, and the next deletion removes it.
+
+        Raises:
+            UserError: It could not be deleted, and is as before.
+        """
+        with as_user_error(self.path):
+            remove_folder(self.path)
+        remove_temporary(self.path.parent)
+
 
 def create_evaluation(results: Path, name: str, columns: Sequence[Column], prompts: Sequence[str]) -> Evaluation:
     """Start an evaluation of columns, which differ, on prompts; duplicated ones are used once.
@@ -222,7 +232,7 @@ def create_evaluation(results: Path, name: str, columns: Sequence[Column], promp
 
 def list_evaluations(results: Path) -> list[Evaluation]:
     """All evaluations below a folder of results, oldest first."""
-    return [Evaluation(file.parent) for file in sorted((results / FOLDER).glob(f"*/{SETTINGS}"))]
+    return [Evaluation(file.parent) for file in sorted((results / FOLDER).glob(f"[!.]*/{SETTINGS}"))]
 
 
 def votes_on_runs(results: Path, runs: Collection[str]) -> list[Vote]:

@@ -1,6 +1,6 @@
 // Voting on the pairs of an evaluation: reply, vote, see the systems, next.
 import { fetchJson } from "./api.js";
-import { byId, counted, download, element, formatNumber } from "./dom.js";
+import { address, ask, byId, counted, download, element, formatNumber } from "./dom.js";
 import { shortName } from "./run_picker.js";
 import { resultTables } from "./votes.js";
 
@@ -141,6 +141,11 @@ byId("skip").addEventListener("click", () => {
 next.addEventListener("click", () => attempt(showNext));
 undo.addEventListener("click", () => attempt(takeBack));
 byId("export").addEventListener("click", () => attempt(async () => download(`${name}.json`, "application/json", JSON.stringify(await fetchJson(`${path}/votes`), null, 1))));
+byId("delete").addEventListener("click", () => attempt(async () => {
+  if ((await ask(byId("delete-dialog"))) !== "delete") return;
+  await fetchJson(path, { method: "DELETE" });
+  location.replace(address("/judge"));
+}));
 byId("show-results").addEventListener("click", () => attempt(showResults));
 document.addEventListener("keydown", (event) => {
   const button = [...buttons, byId("skip")][Number(event.key) - 1];
