@@ -33,6 +33,7 @@ from webui.schemas import (
     ChatReplies,
     ChatReply,
     ChatRequest,
+    Conflict,
     GenerateRequest,
     Health,
     InvalidRequest,
@@ -264,6 +265,7 @@ STATUS_OF_ERROR: dict[type[Exception], int] = {  # the first match wins
     VocabularyError: 503,
     RequestTooLarge: 413,
     InvalidRequest: 400,
+    Conflict: 409,
     UserError: 400,
 }
 MESSAGE_OF_STATUS = {

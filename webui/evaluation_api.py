@@ -27,13 +27,22 @@ from seq2seq_chat.report.votes.evaluation import (
     list_evaluations,
 )
 from seq2seq_chat.system.errors import UserError, explain_missing_packages
-from webui.api import error_response, find_run, json_response, queue_all, read_body, wait_for_answer
+from webui.api import find_run, json_response, queue_all, read_body, wait_for_answer
 from webui.app_state import get_state
 from webui.decoding_options import single_reply
 from webui.model_worker import Answer, ChatMessage
 from webui.openapi import Operation
 from webui.run_registry import NotFoundError, find_weights
-from webui.schemas import MAX_NAME_LENGTH, Count, InvalidRequest, Prompt, RequestBody, RunName, SnapshotName
+from webui.schemas import (
+    MAX_NAME_LENGTH,
+    Conflict,
+    Count,
+    InvalidRequest,
+    Prompt,
+    RequestBody,
+    RunName,
+    SnapshotName,
+)
 
 MAX_COLUMNS = 12
 MAX_PROMPTS = 1000
@@ -79,11 +88,16 @@ class PairRequest(RequestBody):
     skipped: list[ItemIndex] = Field([], description="pairs that are left out")
 
 
-class VoteRequest(RequestBody):
-    """A vote on a pair of replies."""
+class UndoRequest(RequestBody):
+    """The last vote of a judge, which was a mistake."""
 
     judge: JudgeName
     item: ItemIndex
+
+
+class VoteRequest(UndoRequest):
+    """A vote on a pair of replies."""
+
     choice: Choice
 
 
@@ -228,16 +242,6 @@ AHEAD = 8  # pairs whose replies are computed in one batch
 _writing = threading.Lock()  # held while looking for a vote and writing it
 
 
-class VoteConflict(Exception):
-    """A judge has already cast another vote."""
-
-
-@evaluations.errorhandler(VoteConflict)
-def handle_conflict(error: VoteConflict) -> Response:
-    """Refuse a vote."""
-    return error_response(str(error), 409)
-
-
 @evaluations.get("/api/evaluations")
 @Operation("listEvaluations", "The evaluations", [EvaluationList])
 def list_all() -> Response:
@@ -283,6 +287,15 @@ def results(name: EvaluationName) -> Response:
     )
 
 
+@evaluations.delete("/api/evaluations/<name>")
+@Operation("deleteEvaluation", "The remaining evaluations", [EvaluationList])
+def delete(name: EvaluationName) -> Response:
+    """Delete an evaluation with its replies and votes."""
+    with _writing:
+        _find(name).delete()
+    return list_all()
+
+
 @evaluations.get("/api/evaluations/<name>/votes")
 @Operation("listVotes", "The votes", [VoteList])
 def list_votes(name: EvaluationName) -> Response:
@@ -325,10 +338,25 @@ def vote(name: EvaluationName) -> Response:
     with _writing:
         previous = evaluation.voted(body.judge).get(body.item)
         if previous is not None and previous.choice != body.choice:
-            raise VoteConflict("You have already voted on these replies, and their systems were revealed.")
+            raise Conflict("You have already voted on these replies, and their systems were revealed.")
         if previous is None and not {(item.prompt, column) for column in item.columns} <= set(evaluation.replies()):
             raise InvalidRequest("item: its replies have not been shown; request a pair first.")
         return json_response(revealed(previous or evaluation.add_vote(body.judge, body.item, body.choice)))
+
+
+@evaluations.post("/api/evaluations/<name>/undo")
+@Operation("undoVote", "The evaluation without it", [EvaluationSummary], body=UndoRequest, errors=[409, 507])
+def undo(name: EvaluationName) -> Response:
+    """Take back the last vote of a judge, which can be cast again; a vote that was taken back already is no error."""
+    evaluation = _find(name)
+    body = read_body(UndoRequest, '{"judge": "anna", "item": 0}')
+    with _writing:
+        voted = [*evaluation.voted(body.judge)]
+        if body.item in voted[:-1]:
+            raise Conflict("You have voted on other replies since; only your last vote can be taken back.")
+        if body.item in voted:
+            evaluation.withdraw(body.judge, body.item)
+    return json_response(_summary(evaluation))
 
 
 @evaluations.get("/api/runs/<name>/prompts")

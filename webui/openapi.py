@@ -25,7 +25,7 @@ ERRORS = {
     401: "The token is missing or wrong.",
     403: "The request comes from another site.",
     404: "The run or snapshot does not exist.",
-    409: "The judge has already cast another vote on these replies.",
+    409: "The judge has already cast another vote.",
     413: "The request is too large.",
     503: "The server is busy, a model cannot be loaded, or a package is missing. Retry-After: when to try again.",
     507: "The server's disk is full; nothing was stored.",

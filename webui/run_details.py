@@ -57,6 +57,12 @@ class RunList(BaseModel):
     runs: list[Run]
 
 
+class AllSettings(BaseModel):
+    """The settings of all runs."""
+
+    settings: dict[str, dict[str, Any]] = Field(description="by run and path; empty if a configuration is invalid")
+
+
 class TrainingCurve(BaseModel):
     """What training reported."""
 

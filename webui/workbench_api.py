@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
 
 from flask import Blueprint, Response, request
 
-from seq2seq_chat.config import Config, ConfigError
+from seq2seq_chat.config import Config, ConfigError, flat_settings
 from seq2seq_chat.runs.json_lines import finite_or_null
 from seq2seq_chat.runs.run import Run, snapshot_name
 from seq2seq_chat.runs.summary import Notes, add_answer, compare, read_answers, unanswered_steps, write_notes
@@ -21,6 +23,7 @@ from webui.model_worker import ChatMessage, ServerBusy
 from webui.openapi import EVENTS, Operation
 from webui.run_details import (
     MAX_COMPARED,
+    AllSettings,
     AnswersRequest,
     AnswerTable,
     ComparisonQuery,
@@ -52,6 +55,18 @@ def events() -> Response:
         raise ServerBusy("Too many pages follow the runs. Please close some.", retry_after=10)
     has_left = request.environ.get("waitress.client_disconnected", lambda: False)
     return send_parts(get_state().watch.events(has_left), EVENTS, _followers.release)
+
+
+@workbench.get("/api/settings")
+@Operation("listSettings", "The settings", [AllSettings])
+def settings() -> Response:
+    """The settings of all runs, to search in."""
+    registry, found = get_state().registry, dict[str, dict[str, Any]]()
+    for name, run in registry.runs().items():
+        found[name] = {}
+        with suppress(ConfigError):
+            found[name] = flat_settings(registry.config(run))
+    return json_response({"settings": found})
 
 
 @workbench.get("/api/comparison")

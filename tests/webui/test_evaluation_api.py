@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -47,6 +49,10 @@ def vote(client: FlaskClient, name: str, item: int, choice: str, judge: str = "a
     return client.post(f"/api/evaluations/{name}/votes", json={"judge": judge, "item": item, "choice": choice})
 
 
+def listed(client: FlaskClient, name: str) -> Any:
+    return client.get(f"/api/evaluations/{name}/votes").get_json()["votes"]
+
+
 @pytest.mark.slow
 def test_a_judge_votes_until_nothing_is_left(client: FlaskClient, name: str, results: Path) -> None:
     bot, early = Chatbot.load(Run(results / "tiny")), Chatbot.load(Run(results / "tiny"), "10")
@@ -84,6 +90,26 @@ def test_repeated_votes(client: FlaskClient, name: str, results: Path) -> None:
     (file,) = (results / "votes").glob("*/votes.jsonl")
     assert len(file.read_text(encoding="utf-8").splitlines()) == 2
     assert vote(client, name, item, "left", " ben ").status_code == 409  # the same judge
+
+
+def test_the_last_vote_is_taken_back(client: FlaskClient, name: str, results: Path) -> None:
+    def undo(item: int) -> Any:
+        return client.post(f"/api/evaluations/{name}/undo", json={"judge": "anna", "item": item})
+
+    first = next_pair(client, name)["item"]
+    vote(client, name, first, "left")
+    second = next_pair(client, name)["item"]
+    vote(client, name, second, "left")
+    vote(client, name, second, "both_bad", "ben")
+    assert "voted on other replies since" in error_of(undo(first), 409)
+    for _ in range(2):  # sent again after a lost response
+        assert undo(second).get_json()["votes"] == 2
+    assert [(one["judge"], one["choice"]) for one in listed(client, name)] == [("anna", "left"), ("ben", "both_bad")]
+    assert client.get(f"/api/evaluations/{name}").get_json()["statistics"]["judges"] == {"anna": 1, "ben": 1}
+    assert next_pair(client, name)["item"] == second
+    assert vote(client, name, second, "right").status_code == 200
+    assert [one["choice"] for one in listed(client, name)] == ["left", "both_bad", "right"]
+    assert len((results / "votes" / name / "votes.jsonl").read_text(encoding="utf-8").splitlines()) == 5
 
 
 def test_invalid_votes(client: FlaskClient, name: str) -> None:
@@ -130,6 +156,26 @@ def test_damaged_evaluations_are_not_listed(client: FlaskClient, name: str, resu
     (results / "votes" / "damaged" / "evaluation.json").write_text("{", encoding="utf-8")
     assert [one["name"] for one in client.get("/api/evaluations").get_json()["evaluations"]] == [name]
     assert "damaged" in error_of(client.get("/api/evaluations/damaged"), 400)
+
+
+def test_an_evaluation_is_deleted_completely_or_not_at_all(
+    client: FlaskClient, name: str, results: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address, folder = f"/api/evaluations/{name}", results / "votes"
+    error_of(client.delete(address, headers={"Origin": "http://evil.example"}), 403)
+    vote(client, name, next_pair(client, name)["item"], "left")
+    files = sorted(file.name for file in (folder / name).iterdir())
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "rename", lambda *_: os.open("/missing", os.O_RDONLY))
+        assert "could not be written" in error_of(client.delete(address), 400)
+        assert sorted(file.name for file in (folder / name).iterdir()) == files
+        patch.undo()
+        patch.setattr(shutil, "rmtree", lambda *_, **__: None)  # as if the process were killed before it
+        assert client.delete(address).get_json() == {"evaluations": []}
+    error_of(client.delete(address), 404)
+    other = client.post("/api/evaluations", json={"columns": COLUMNS, "prompts": PROMPTS}).get_json()["name"]
+    assert client.delete(f"/api/evaluations/{other}").status_code == 200
+    assert list(folder.iterdir()) == []
 
 
 def test_prompts_of_the_validation_corpus(client: FlaskClient, corpora: Path) -> None:

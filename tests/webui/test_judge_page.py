@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 from typing import Any
 
-from tests.webui.conftest import REPLY_TIMEOUT, Serve, download, open_page, set_decoding
+from seq2seq_chat.report.votes.evaluation import Column, StoredReply, create_evaluation
+from tests.webui.conftest import REPLY_TIMEOUT, Serve, download, open_page, problems_of, set_decoding
 
 FITS = "() => [...document.querySelectorAll('#results .table-wrap')].every((n) => n.scrollWidth <= n.clientWidth)"
 PROMPTS = ["you see the tree1 ?", "i like the song3 ?", "they know the house2 ?"]
@@ -72,6 +74,39 @@ def test_a_blind_evaluation(page: Any, serve: Serve, results: Path, tmp_path: Pa
         page.wait_for_function(FITS)
         page.goto(f"{address}/judge")
         expect(page.locator("#evaluations tbody td")).to_have_text(["2", "3", "3", "1"])
+
+
+def test_a_vote_is_taken_back_and_an_evaluation_deleted(page: Any, serve: Serve, results: Path, expect: Any) -> None:
+    columns = [Column(run="tiny", snapshot=step) for step in ("10", "20")]
+    evaluation = create_evaluation(results, "test", columns, PROMPTS)
+    for prompt, column in itertools.product(range(3), range(2)):
+        evaluation.add_reply(StoredReply(prompt=prompt, column=column, text=f"reply {column}", step=column))
+    with serve(results) as address:
+        page.goto(f"{address}/judge/{evaluation.path.name}")
+        page.locator("#judge-name").fill("anna")
+        page.keyboard.press("Enter")
+        first = PROMPTS[evaluation.items[0].prompt]
+        for choice in ("1", "2"):
+            expect(page.locator("#prompt")).to_have_text(first)
+            page.keyboard.press(choice)
+            expect(page.locator("#left .revealed")).to_contain_text("tiny")
+            page.keyboard.press("Enter")
+            expect(page.locator("#prompt")).not_to_have_text(first)
+            expect(page.locator("#note")).to_have_text("1 of 3 pairs")
+            assert not problems_of(page)
+            if choice == "1":
+                page.get_by_role("button", name="Undo the last vote").click()
+                expect(page.locator("#status")).to_have_text("Your vote was taken back.")
+                expect(page.locator("#judging")).to_be_focused()
+        assert [vote.choice for vote in evaluation.votes()] == ["right"]
+        for answer in ("Cancel", "Delete"):
+            page.get_by_role("button", name="Delete the evaluation").click()
+            page.locator("dialog[open]").wait_for()
+            assert not problems_of(page)
+            assert evaluation.path.exists()
+            page.locator("dialog").get_by_role("button", name=answer).click()
+        page.wait_for_url(f"{address}/judge")
+    assert list((results / "votes").iterdir()) == []
 
 
 def test_a_vote_is_repeated_after_the_server_was_restarted(page: Any, serve: Serve, results: Path, expect: Any) -> None:

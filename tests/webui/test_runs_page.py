@@ -12,6 +12,7 @@ import pytest
 from flask import current_app, request
 
 from seq2seq_chat.runs.run import Run
+from tests.conftest import edit_config
 from tests.webui.conftest import REPLY_TIMEOUT, Serve, problems_of
 from webui import security
 
@@ -34,12 +35,27 @@ def names(page: Any) -> list[str]:
     return [text[20:] for text in page.locator("#runs tbody th a").all_inner_texts()]
 
 
+SETTINGS = {
+    "hidden_size: 24": ["alpha"],
+    "/hidden_size: 2.$/": ["alpha"],
+    "layers: 1 bidirectional": ["beta"],
+    "bidirectional: false": ["gamma", "alpha"],
+}
+
+
 @pytest.mark.smoke
 def test_search_sort_star_and_hide(page: Any, serve: Serve, three_runs: Path, expect: Any) -> None:
+    edit_config(three_runs / "2026-05-01_12-00-00_alpha", "model", hidden_size=24, bidirectional=False)
+    edit_config(three_runs / "2026-05-02_12-00-00_beta", "model", bidirectional=True)
+    edit_config(three_runs / "2026-05-03_12-00-00_gamma", "model", bidirectional=False)
     with serve(three_runs) as address:
         page.goto(f"{address}/runs")
         expect(page.locator("#runs tbody tr")).to_have_count(3)
         assert names(page) == ["gamma", "beta", "alpha"]
+        for search, found in SETTINGS.items():
+            page.locator("#search").fill(search)
+            expect(page.locator("#runs tbody th a")).to_contain_text(found)
+        page.locator("#search").fill("")
         page.get_by_role("button", name="Run", exact=True).click()
         assert names(page) == ["alpha", "beta", "gamma"]
         page.get_by_role("button", name="Step", exact=True).click()

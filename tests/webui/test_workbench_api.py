@@ -15,6 +15,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from seq2seq_chat.chat.chatbot import Chatbot
+from seq2seq_chat.config import flat_settings
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.runs.summary import Notes, read_notes, write_notes
 from seq2seq_chat.system.errors import UserError
@@ -92,6 +93,13 @@ def test_comparison_of_runs(client: FlaskClient, results: Path) -> None:
     assert body["settings"] == {"model.hidden_size": [16, 24]}
     assert body["figures"]["steps"] == [20, 20]
     assert body["curves"]["other"] == client.get("/api/runs/other").get_json()["curves"]
+
+
+def test_settings_of_all_runs(client: FlaskClient, results: Path) -> None:
+    shutil.copytree(results / "tiny", results / "damaged")
+    (results / "damaged" / "config.json").write_text("{", encoding="utf-8")
+    settings = client.get("/api/settings").get_json()["settings"]
+    assert settings == {"damaged": {}, "tiny": flat_settings(Run(results / "tiny").config)}
 
 
 def test_invalid_comparisons(client: FlaskClient, results: Path) -> None:

@@ -5,7 +5,7 @@
     results/votes/2026-05-04_17-03-22_greedy-or-beam/
       evaluation.json     the columns, the prompts and the seed
       replies.jsonl       the replies, one line for each prompt and column
-      votes.jsonl         the votes, one line each
+      votes.jsonl         the votes, and those that were withdrawn, one line each
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from seq2seq_chat.config import Decoding
 from seq2seq_chat.runs.json_lines import append_durably, read_objects
 from seq2seq_chat.runs.run import create_folder
 from seq2seq_chat.system.errors import UserError
-from seq2seq_chat.system.files import write_json
+from seq2seq_chat.system.files import as_user_error, remove_folder, remove_temporary, write_json
 
 FOLDER, SETTINGS = "votes", "evaluation.json"
 
@@ -104,6 +104,15 @@ class Vote(BaseModel):
         return outcomes[self.choice]
 
 
+class Withdrawal(BaseModel):
+    """A line of votes.jsonl: the vote of a judge on an item, somewhere above it, does not count."""
+
+    time: str
+    judge: str
+    item: int
+    withdrawn: Literal[True] = True
+
+
 class Item(NamedTuple):
     """Two columns that reply to a prompt, given by their indices."""
 
@@ -149,7 +158,7 @@ class Evaluation:
     def replies(self) -> dict[tuple[int, int], StoredReply]:
         """All replies by prompt and column; of several, the first."""
         replies: dict[tuple[int, int], StoredReply] = {}
-        for reply in _read(self._replies, StoredReply):
+        for reply in _read(self._replies, REPLY_LINE):
             replies.setdefault((reply.prompt, reply.column), reply)
         return replies
 
@@ -158,16 +167,22 @@ class Evaluation:
         append_durably(self._replies, reply.model_dump())
 
     def votes(self) -> list[Vote]:
-        """All votes, oldest first; of several of a judge on an item, the first."""
-        return distinct_votes(_read(self._votes, Vote))
+        """All votes, oldest first, without withdrawn ones; of several of a judge on an item, the first."""
+        return distinct_votes(self._standing().values())
 
     def voted(self, judge: str) -> dict[int, Vote]:
-        """The votes of a judge by item; of several on an item, the first."""
-        voted: dict[int, Vote] = {}
-        for vote in _read(self._votes, Vote):  # not votes(): two items may turn out to have the same systems
-            if vote.judge == judge:
-                voted.setdefault(vote.item, vote)
-        return voted
+        """The votes of a judge by item, oldest first, without withdrawn ones; of several on an item, the first."""
+        # not votes(): two items may turn out to have the same systems
+        return {item: vote for (voter, item), vote in self._standing().items() if voter == judge}
+
+    def _standing(self) -> dict[tuple[str, int], Vote]:
+        standing: dict[tuple[str, int], Vote] = {}
+        for line in _read(self._votes, VOTE_LINE):
+            if isinstance(line, Vote):
+                standing.setdefault((line.judge, line.item), line)
+            else:
+                standing.pop((line.judge, line.item), None)
+        return standing
 
     def add_vote(self, judge: str, index: int, choice: Choice) -> Vote:
         """Record a vote on an item whose replies are stored. Raises UserError if it could not be written."""
@@ -175,7 +190,7 @@ class Evaluation:
         shown = [replies[self.items[index].prompt, column] for column in self.sides(index, judge)]
         left, right = (self.system(reply.column, reply.step) for reply in shown)
         vote = Vote(
-            time=time.strftime("%Y-%m-%d %H:%M:%S"),
+            time=_now(),
             judge=judge,
             item=index,
             prompt=self.settings.prompts[self.items[index].prompt],
@@ -187,6 +202,20 @@ class Evaluation:
         )
         append_durably(self._votes, vote.model_dump())
         return vote
+
+    def withdraw(self, judge: str, index: int) -> None:
+        """Record that a vote does not count any more. Raises UserError if it could not be written."""
+        append_durably(self._votes, Withdrawal(time=_now(), judge=judge, item=index).model_dump())
+
+    def delete(self) -> None:
+        """Delete the folder; if the process is killed meanwhile, the rest is hidden, and the next deletion removes it.
+
+        Raises:
+            UserError: It could not be deleted, and is as before.
+        """
+        with as_user_error(self.path):
+            remove_folder(self.path)
+        remove_temporary(self.path.parent)
 
 
 def create_evaluation(results: Path, name: str, columns: Sequence[Column], prompts: Sequence[str]) -> Evaluation:
@@ -203,7 +232,7 @@ def create_evaluation(results: Path, name: str, columns: Sequence[Column], promp
 
 def list_evaluations(results: Path) -> list[Evaluation]:
     """All evaluations below a folder of results, oldest first."""
-    return [Evaluation(file.parent) for file in sorted((results / FOLDER).glob(f"*/{SETTINGS}"))]
+    return [Evaluation(file.parent) for file in sorted((results / FOLDER).glob(f"[!.]*/{SETTINGS}"))]
 
 
 def votes_on_runs(results: Path, runs: Collection[str]) -> list[Vote]:
@@ -234,11 +263,17 @@ def describe_decoding(decoding: Decoding) -> str:
     return ", ".join([decoding.method, *(f"{name} {json.dumps(value)}" for name, value in settings.items())])
 
 
-Line = TypeVar("Line", bound=BaseModel)
+Line = TypeVar("Line")
+REPLY_LINE = TypeAdapter(StoredReply)
+VOTE_LINE: TypeAdapter[Vote | Withdrawal] = TypeAdapter(Vote | Withdrawal)
 
 
-def _read(path: Path, line_type: type[Line]) -> Iterator[Line]:
+def _read(path: Path, line_type: TypeAdapter[Line]) -> Iterator[Line]:
     """The valid lines of a file; those that are damaged are reported."""
     for line in read_objects(path, reports=True):
         with contextlib.suppress(ValidationError):
-            yield line_type.model_validate(line)
+            yield line_type.validate_python(line)
+
+
+def _now() -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S")

@@ -79,6 +79,10 @@ def test_first_votes_and_replies_count(evaluation: Evaluation) -> None:
     other = evaluation.add_vote("ben", 0, "right")
     assert evaluation.votes() == [first, other]
     assert evaluation.voted("anna") == {0: first}
+    evaluation.withdraw("anna", 0)
+    assert (evaluation.votes(), evaluation.voted("anna")) == ([other], {})
+    again = evaluation.add_vote("anna", 0, "right")
+    assert evaluation.votes() == [other, again]
     evaluation.add_reply(StoredReply(prompt=0, column=0, text="another", step=9))
     assert evaluation.replies()[0, 0].text == "reply of 0"
     assert Counter(column for _, column in evaluation.replies()) == {0: 20, 1: 20, 2: 20}
@@ -114,7 +118,7 @@ def test_a_crash_loses_at_most_the_last_vote(evaluation: Evaluation) -> None:
     file = evaluation.path / "votes.jsonl"
     content = file.read_bytes()
     start = content.rindex(b"\n", 0, -1) + 1
-    for end in range(start, len(content), 17):
+    for end in range(start, len(content) - 1, 17):
         file.write_bytes(content[:end])
         assert evaluation.votes() == votes[:2]
         new = evaluation.add_vote("ben", 9, "both_good")

@@ -83,6 +83,13 @@ export async function copyToClipboard(text, name, otherwise) {
   }
 }
 
+/** Show a dialog; returns the value of the button that closes it, "cancel" if that was Escape. */
+export function ask(dialog) {
+  dialog.returnValue = "cancel";
+  dialog.showModal();
+  return new Promise((resolve) => { dialog.addEventListener("close", () => resolve(dialog.returnValue), { once: true }); });
+}
+
 /** Whose pages keep something in this browser: the run of an exported file, or the server and its root path. */
 export const OWNER = document.body.dataset.run ?? address("/");
 

@@ -1,6 +1,6 @@
 // Voting on the pairs of an evaluation: reply, vote, see the systems, next.
 import { fetchJson } from "./api.js";
-import { byId, counted, download, element, formatNumber } from "./dom.js";
+import { address, ask, byId, counted, download, element, formatNumber } from "./dom.js";
 import { shortName } from "./run_picker.js";
 import { resultTables } from "./votes.js";
 
@@ -8,10 +8,12 @@ const name = decodeURIComponent(location.pathname.split("/").at(-1));
 const path = `/api/evaluations/${encodeURIComponent(name)}`;
 const buttons = [...document.querySelectorAll(".choices button")];
 const next = byId("next");
+const undo = byId("undo");
 const status = byId("status");
 let judge = "";
 let pair = null; // shown, and not voted on yet
 let skipped = []; // pairs, which come again at the end
+let last = null; // the index of the pair of the last vote, which can be taken back
 
 function showReply(side, text) {
   const card = byId(side);
@@ -53,6 +55,7 @@ async function showNext() {
   } else {
     enable(true);
   }
+  if (document.activeElement.matches("body, [hidden], [hidden] *")) byId("judging").focus({ preventScroll: true });
 }
 
 function showProgress(voted, items) {
@@ -65,6 +68,7 @@ async function vote(choice) {
   enable(false);
   const systems = await fetchJson(`${path}/votes`, { body: { judge, item, choice } });
   pair = null;
+  last = item;
   for (const side of ["left", "right"]) reveal(side, systems[side]);
   if (choice === "left" || choice === "right") byId(choice).classList.add("preferred");
   for (const button of buttons) button.setAttribute("aria-pressed", String(button.dataset.choice === choice));
@@ -75,16 +79,27 @@ async function vote(choice) {
   if (!byId("results").hidden) await showResults();
 }
 
-/** Run an action; an error is shown, and the pair can be voted on again. */
-async function attempt(action) {
+/** Take back the last vote; its pair comes again. */
+async function takeBack() {
+  enable(false);
+  await fetchJson(`${path}/undo`, { body: { judge, item: last } });
+  last = null;
+  await showNext();
+  status.textContent = "Your vote was taken back.";
+  if (!byId("results").hidden) await showResults();
+}
+
+/** Run an action; an error is shown, with a hint if the server does not respond, and the pair can be voted on again. */
+async function attempt(action, hint = "") {
+  undo.hidden = true;
   try {
     await action();
   } catch (error) {
-    const isLost = error.status === 0 && pair !== null;
-    status.textContent = isLost ? `${error.message} Your vote may not be stored; vote again, it counts once.` : error.message;
+    status.textContent = error.status === 0 ? `${error.message} ${hint}` : error.message;
     enable(pair !== null && pair.item !== null);
     next.hidden = pair !== null && error.status !== 409;
   }
+  undo.hidden = last === null;
 }
 
 async function showResults() {
@@ -118,13 +133,19 @@ const { evaluations } = await fetchJson("/api/evaluations").catch(() => ({ evalu
 const exists = evaluations.some((one) => one.name === name);
 if (!exists) byId("note").textContent = "There is no such evaluation. It may have been moved or deleted; choose another.";
 byId("judge-form").hidden = byId("results-hint").parentElement.hidden = !exists; // now that the form is not submitted to the server
-for (const button of buttons) button.addEventListener("click", () => attempt(() => vote(button.dataset.choice)));
+for (const button of buttons) button.addEventListener("click", () => attempt(() => vote(button.dataset.choice), "Your vote may not be stored; vote again, it counts once."));
 byId("skip").addEventListener("click", () => {
   skipped.push(pair.item);
   attempt(showNext);
 });
 next.addEventListener("click", () => attempt(showNext));
+undo.addEventListener("click", () => attempt(takeBack));
 byId("export").addEventListener("click", () => attempt(async () => download(`${name}.json`, "application/json", JSON.stringify(await fetchJson(`${path}/votes`), null, 1))));
+byId("delete").addEventListener("click", () => attempt(async () => {
+  if ((await ask(byId("delete-dialog"))) !== "delete") return;
+  await fetchJson(path, { method: "DELETE" });
+  location.replace(address("/judge"));
+}));
 byId("show-results").addEventListener("click", () => attempt(showResults));
 document.addEventListener("keydown", (event) => {
   const button = [...buttons, byId("skip")][Number(event.key) - 1];

@@ -1,6 +1,6 @@
 // Notes about runs: a star, hidden or not, and a text.
 import { fetchJson } from "./api.js";
-import { byId, element } from "./dom.js";
+import { ask, byId, element } from "./dom.js";
 
 /** Change some of the notes of a run; the notes that are then stored. */
 export function saveNotes(run, changes) {
@@ -8,15 +8,10 @@ export function saveNotes(run, changes) {
 }
 
 /** Ask for the text of a note; null if the dialog was cancelled. */
-export function askForNote(run) {
-  const dialog = byId("note-dialog");
+export async function askForNote(run) {
   byId("note-run").textContent = run.name;
   byId("note-text").value = run.notes.text;
-  dialog.returnValue = "cancel";
-  dialog.showModal();
-  return new Promise((resolve) => {
-    dialog.addEventListener("close", () => resolve(dialog.returnValue === "save" ? byId("note-text").value.trim() : null), { once: true });
-  });
+  return (await ask(byId("note-dialog"))) === "save" ? byId("note-text").value.trim() : null;
 }
 
 /** A button that shows and toggles the star of a run; `onToggle` saves it. */

@@ -14,21 +14,30 @@ export const ORDERS = {
   changed: { title: "Changed", key: (run) => run.changed, highestFirst: true },
 };
 
+const OFF = [false, null, 0, "none"];
+
+/** The settings of a run as lines of text, "model.hidden_size: 512"; without those that are off, unless values are searched for. */
+function settingLines(settings, search) {
+  const entries = Object.entries(settings).filter(([, value]) => search.includes(":") || !OFF.includes(value));
+  return entries.map(([name, value]) => `${name}: ${typeof value === "object" ? JSON.stringify(value) : value}`).join("\n");
+}
+
 /** What tells whether a search finds a text: all its words, or /a regular expression/; null while that is invalid. */
 export function finder(search) {
   const [, pattern] = /^\/(.+)\/$/.exec(search) ?? [];
-  if (!pattern) return (text) => matches(text, search);
+  const joined = (text) => text.replace(/: +/g, ":"); // the name and the value of a setting are one word
+  if (!pattern) return (text) => matches(joined(text), joined(search));
   try {
-    const expression = new RegExp(pattern, "iu");
+    const expression = new RegExp(pattern, "imu");
     return (text) => expression.test(text);
   } catch {
     return null;
   }
 }
 
-/** Whether a run is shown; `filters` is {find, state, task, starred, hidden}. */
-export function isShown(run, { find, state, task, starred, hidden }) {
-  return find([run.name, run.notes.text, taskTitle(run.task)].filter(Boolean).join(" "))
+/** Whether a run with these settings is shown; `filters` is {search, find, state, task, starred, hidden}, `find` the finder of `search`. */
+export function isShown(run, settings, { search, find, state, task, starred, hidden }) {
+  return (!search || find([run.name, run.notes.text, taskTitle(run.task), settingLines(settings, search)].filter(Boolean).join(" ")))
     && (!state || run.state === state) && (!task || run.task === task) && (!starred || run.notes.star) && (hidden || !run.notes.hidden);
 }
 

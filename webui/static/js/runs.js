@@ -13,6 +13,7 @@ const table = byId("runs");
 const note = byId("note");
 const rows = new Map(); // name → {row, content}: only rows with new content are redrawn
 const runs = new Map(); // name → summary
+let settings = {}; // of runs by name, once they are searched
 const selected = new Set(loadState("compared-runs") ?? []);
 const curves = new CurvePanel(byId("curves"));
 let isOpen = loadState("comparison-open") ?? false;
@@ -100,7 +101,7 @@ function draw() {
   byId("empty").hidden = runs.size > 0;
   const chosen = filters();
   const find = finder(chosen.search);
-  const shown = find ? sorted([...runs.values()].filter((run) => isShown(run, { ...chosen, find })), order) : [];
+  const shown = find ? sorted([...runs.values()].filter((run) => isShown(run, settings[run.name] ?? {}, { ...chosen, find })), order) : [];
   note.textContent = find ? describe(shown.length) : "This is no regular expression; close its brackets, or leave out the slashes.";
   table.hidden = !shown.length;
   const body = table.tBodies[0];
@@ -111,6 +112,16 @@ function draw() {
     body.replaceChildren(...wanted);
     if (body.contains(activeElement)) activeElement.focus();
   }
+}
+
+let loading = null;
+/** Load the settings of all runs if they are searched and those of a run are missing. */
+function loadSettings() {
+  if (!filters().search || [...runs.keys()].every((name) => name in settings)) return;
+  loading ??= fetchJson("/api/settings").then((all) => {
+    ({ settings } = all);
+    draw();
+  }).catch((error) => { note.textContent = error.message; }).finally(() => { loading = null; });
 }
 
 function toggle(name, checkbox) {
@@ -182,6 +193,7 @@ for (const id of ["starred", "hidden"]) byId(id).checked = view.has(id);
 byId("filters").addEventListener("submit", (event) => event.preventDefault());
 byId("filters").addEventListener("input", () => {
   draw();
+  loadSettings();
   saveView();
 });
 document.addEventListener("scrollend", saveView);
@@ -210,6 +222,7 @@ followRuns((changed, removed, isFirst) => {
   }
   for (const run of changed) runs.set(run.name, run);
   draw();
+  loadSettings();
   if (scroll !== null) scrollTo({ top: scroll, behavior: "instant" });
   scroll = null;
   if (isFirst || removed.length || changed.some(({ name }) => selected.has(name))) showSelection();
