@@ -368,6 +368,13 @@ EXPORTS: dict[str, tuple[str, list[tuple[str, str]], dict[str, int]]] = {
         [("민수", "안녕 : 하세요\n잘")],
         {"media": 1, "system": 1},
     ),
+    "kakaotalk_phone_colon": (
+        "가족 님과 카카오톡 대화\n저장한 날짜 : 2023년 3월 14일 오전 11:00\n\n"
+        + "2023년 3월 13일 오전 9:05, 엄마 : 사랑 : a : b\n" * 3
+        + "2023년 3월 13일 오전 9:05, Lee, John : c : d\n2023년 3월 13일 오전 9:05, 엄마 : 사랑 : 사진\n",
+        [("엄마 : 사랑", "a : b")] * 3 + [("Lee, John", "c : d")],
+        {"media": 1},
+    ),
     "kakaotalk_phone_en": (
         "KakaoTalk Chats with Ada\nDate Saved : Mar 14, 2023 at 9:00\u202fAM\n\nMar 13, 2023 at 9:05\u202fAM\n"
         "Mar 13, 2023 at 9:05\u202fAM, Ada : hi\nMar 13, 2023 at 9:05\u202fAM, Ben : This message was deleted.\n",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib
 import itertools
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
@@ -17,6 +18,7 @@ ENTRY_POINTS = "seq2seq_chat.readers"
 ME = "me"
 """The author of the messages of whoever exported a chat, in formats that do not name that person."""
 
+_SURE_AFTER = 20_000  # messages, which show how names are written
 _MODULES = ("json_exports", "sms", "line_kakaotalk", "whatsapp", "transcripts")
 """In the order in which their formats are tried: those that recognize a file by little are the last."""
 
@@ -76,6 +78,46 @@ def join_lines(
             texts = [begun.text] if isinstance(begun, Message) else []
             if isinstance(begun, str) and begun:
                 yield begun
+
+
+class Names:
+    """Splits first lines of messages into name and text, also where a name has the separator in it.
+
+    Such a name is learned from the lines that are added: nearly all that begin with a part of it go on with the rest.
+    """
+
+    def __init__(self, separator: str) -> None:
+        self._separator = separator
+        self._continued: dict[str, Counter[str]] = {}  # up to the next separator, by the part before the first one
+        self._added = 0
+
+    def add(self, line: str) -> None:
+        """Learn from a line, unless there were many."""
+        self._added += 1
+        name, separator, rest = line.partition(self._separator)
+        if separator and self._added <= _SURE_AFTER:
+            longer = rest.partition(self._separator)
+            self._continued.setdefault(name, Counter())[longer[0] if longer[1] else ""] += 1
+
+    @functools.cached_property
+    def _longer(self) -> dict[str, str]:
+        """The names with a separator in them, by the part before it."""
+        names = {}
+        for name, counts in self._continued.items():
+            part, count = counts.most_common(1)[0]
+            if part and count > 2 and count >= 0.8 * counts.total():  # the others are lines about this person
+                names[name] = name + self._separator + part
+        return names
+
+    def split(self, line: str) -> tuple[str, str, str]:
+        """Name, separator and text, like ``str.partition``; without a name if the line is about a person."""
+        name = line.partition(self._separator)[0]
+        for start, full in self._longer.items():
+            if line.startswith(full + self._separator):
+                return full, self._separator, line[len(full) + len(self._separator) :]
+            if name.endswith(start) and line.startswith(full, len(name) - len(start)):
+                return "", "", line
+        return line.partition(self._separator)
 
 
 @functools.cache

@@ -11,7 +11,7 @@ from datetime import date, datetime
 
 from seq2seq_chat.prepare.readers.chats.dates import Clock, at, date_fields, from_english, from_iso, to_date
 from seq2seq_chat.prepare.readers.chats.exports import Export
-from seq2seq_chat.prepare.readers.chats.formats import ChatFormat, Message, join_lines
+from seq2seq_chat.prepare.readers.chats.formats import ChatFormat, Message, Names, join_lines
 
 _FIRST_LINES = 20
 
@@ -114,6 +114,10 @@ def _read_kakaotalk(export: Export) -> Iterator[Message | str]:
             yield _finish_kakaotalk(Message(author, from_iso(date), text))
         return
     day: datetime | None = None
+    names = Names(" : ")
+    for line in export.lines(progress=False):
+        if (stamped := _STAMPED.fullmatch(line)) and stamped[2]:
+            names.add(stamped[2])
 
     def begin(line: str) -> Message | str | None:
         nonlocal day
@@ -123,7 +127,7 @@ def _read_kakaotalk(export: Export) -> Iterator[Message | str]:
         if on_day := _ON_DAY.fullmatch(line):
             return Message(on_day[1], _time_of_day(day, on_day[2]), on_day[3])
         if stamped := _STAMPED.fullmatch(line):
-            author, colon, text = (stamped[2] or "").partition(" : ")
+            author, colon, text = names.split(stamped[2] or "")
             return Message(author if colon else "", _kakaotalk_time(stamped[1]), text) if stamped[2] else ""
         return "system" if _EVENT.fullmatch(line) else None
 

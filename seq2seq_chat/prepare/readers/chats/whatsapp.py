@@ -8,12 +8,11 @@ Android; on iPhones, it begins with a left-to-right mark (U+200E).
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterator
 
 from seq2seq_chat.prepare.readers.chats.dates import DATE, STAMP, Clock
 from seq2seq_chat.prepare.readers.chats.exports import Export
-from seq2seq_chat.prepare.readers.chats.formats import ChatFormat, Message, join_lines
+from seq2seq_chat.prepare.readers.chats.formats import ChatFormat, Message, Names, join_lines
 
 MARKS = "\u200e\u200f\u202a\u202b\u202c\u2066\u2067\u2068\u2069\ufeff"
 """Invisible characters that give the direction of text."""
@@ -113,7 +112,6 @@ _POLL = re.compile(r"(?:POLL|UMFRAGE|ENCUESTA|SONDAGE|ENQUETE|SONDAGGIO|ОПРО
 _QUOTES = re.compile(r"[\"“”„«»]")
 _MARKS_AND_SPACE = MARKS + " "
 _FIRST_LINES = 100
-_SURE_AFTER = 20_000  # messages, which show how names are written
 
 
 def _style(text: str) -> re.Pattern[str] | None:
@@ -141,43 +139,27 @@ def _read(export: Export) -> Iterator[Message | str]:
     return join_lines(export.lines(), begin, _finish, stray="before the first message")
 
 
-def _survey(export: Export, style: re.Pattern[str]) -> tuple[Clock, dict[str, str]]:
-    """The clock of a file, and the names with a colon, by the part before it."""
+def _survey(export: Export, style: re.Pattern[str]) -> tuple[Clock, Names]:
+    """The clock of a file, and the names in it."""
     stamps: dict[str, str] = {}
-    continued: dict[str, Counter[str]] = {}  # what comes up to the next colon, by the part before the first one
-    seen = 0
+    names = Names(": ")
     for line in export.lines(progress=False):
         start = style.match(line)
         if start is None:
             continue
         day = DATE.match(start[1])
         stamps.setdefault(day[0] if day else start[1], start[1])
-        seen += 1
-        if seen <= _SURE_AFTER:
-            name, colon, rest = line[start.end() :].partition(": ")
-            longer = rest.partition(": ")
-            if colon:
-                continued.setdefault(name, Counter())[longer[0] if longer[1] else ""] += 1
-    names = {}
-    for name, counts in continued.items():
-        part, count = counts.most_common(1)[0]
-        if part and count > 2 and count >= 0.8 * counts.total():  # the others are lines about this person
-            names[name] = f"{name}: {part}"
+        names.add(line[start.end() :])
     return Clock(stamps.values(), export.name, export.date_order), names
 
 
-def _split(text: str, names: dict[str, str]) -> tuple[str, str]:
+def _split(text: str, names: Names) -> tuple[str, str]:
     """The author, who is empty if it is WhatsApp, and the text of the first line of a message."""
-    name, colon, rest = text.partition(": ")
+    name, colon, rest = names.split(text)
     if not colon and text.endswith(":"):
         name, rest = text[:-1], ""  # followed by lines of text
     elif not colon:
         return "", text
-    for start, full in names.items():
-        if text.startswith(f"{full}: "):
-            name, rest = full, text[len(full) + 2 :]
-        elif name.endswith(start) and text.startswith(full, len(name) - len(start)):
-            return "", text  # about this person
     if _QUOTES.search(name):
         return "", text  # of a changed subject
     return name.strip(MARKS + "~ \u202f\u00a0"), rest
