@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from pathlib import Path
@@ -33,7 +33,6 @@ from webui.schemas import (
     ChatReplies,
     ChatReply,
     ChatRequest,
-    Conflict,
     GenerateRequest,
     Health,
     InvalidRequest,
@@ -65,7 +64,7 @@ def chat() -> Response:
         return json_response(question.reply(wait_for_answer(question.send(state.pool.submit))))
     questions = [_question(body.model_copy(update={"text": text})) for text in body.text]
     replies = []
-    for question, future in zip(questions, queue_all(questions, _send), strict=True):
+    for question, future in queue_all(questions, _send):
         try:
             replies.append(question.reply(wait_for_answer(future)))
         except UserError as error:
@@ -100,8 +99,8 @@ def wait_for_answer(future: Future[Answer]) -> Answer:
         raise ModelUnavailable(str(error)) from error
 
 
-def queue_all(keys: Iterable[Key], submit: Callable[[Key], Future[Answer]]) -> Iterator[Future[Answer]]:
-    """Queue utterances, as many at a time as there is room for, and yield their futures in order.
+def queue_all(keys: Iterable[Key], submit: Callable[[Key], Future[Answer]]) -> Iterator[tuple[Key, Future[Answer]]]:
+    """Queue utterances, as many at a time as there is room for, and yield them with their futures, in order.
 
     Args:
         keys: What identifies each utterance.
@@ -110,19 +109,19 @@ def queue_all(keys: Iterable[Key], submit: Callable[[Key], Future[Answer]]) -> I
     Raises:
         ServerBusy: There is room for none.
     """
-    waiting, queued = deque(keys), deque[Future[Answer]]()
+    waiting, queued = deque(keys), deque[tuple[Key, Future[Answer]]]()
     try:
         while waiting or queued:
             try:
                 while waiting:
-                    queued.append(submit(waiting[0]))
+                    queued.append((waiting[0], submit(waiting[0])))
                     waiting.popleft()
             except ServerBusy:
                 if not queued:
                     raise
             yield queued.popleft()
     finally:
-        for future in queued:  # after an error, nobody waits for them
+        for _, future in queued:  # after an error, nobody waits for them
             future.cancel()
 
 
@@ -265,7 +264,6 @@ STATUS_OF_ERROR: dict[type[Exception], int] = {  # the first match wins
     VocabularyError: 503,
     RequestTooLarge: 413,
     InvalidRequest: 400,
-    Conflict: 409,
     UserError: 400,
 }
 MESSAGE_OF_STATUS = {
@@ -278,7 +276,7 @@ MESSAGE_OF_STATUS = {
 def _question(body: ChatRequest) -> ChatQuestion:
     """The question of a request."""
     run, config = find_run(body.run)
-    check_task(run, config, body)
+    check_task(run, config, body.history)
     return ChatQuestion(get_state(), body, run, config)
 
 
@@ -292,11 +290,11 @@ def find_run(name: str) -> tuple[Run, Config]:
         raise ModelUnavailable(str(error)) from error
 
 
-def check_task(run: Run, config: Config, body: ChatRequest) -> None:
+def check_task(run: Run, config: Config, history: Sequence[str] = ()) -> None:
     """Raise InvalidRequest if a run does not reply, or not with a history."""
     if config.task == "language_model":
-        raise InvalidRequest(f"run {run.name} is a language model and does not reply; use /api/generate.")
-    if config.task == "translation" and body.history:
+        raise InvalidRequest(f"run {run.name} is a language model and does not reply; choose another or /api/generate.")
+    if config.task == "translation" and history:
         raise InvalidRequest("history: a translation has no earlier turns; leave it out.")
 
 

@@ -148,7 +148,7 @@ def stream_response(
     state = get_state()
     timeout = state.limits.timeout
     try:
-        state.pool.compute(run, snapshot, stream)
+        state.pool.queue(run, snapshot, stream)
     except RunError as error:
         raise NotFoundError(str(error)) from error
     first = read_first(stream, timeout)

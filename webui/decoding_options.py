@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, get_args
 
 from seq2seq_chat.config import Config, ConfigError, Decoding, conditions, describe, override_decoding
 from webui.limits import Limits
@@ -25,8 +25,8 @@ def decoding_options(limits: Limits) -> list[dict[str, Any]]:
 
     ``kind`` is boolean, integer, number, string or choice; ``optional`` fields may be null.
     """
-    options = [_form_field(name, field) for name, field in decoding_schema(limits)["properties"].items()]
-    return [option for option in options if option is not None]
+    options = (_form_field(name, field) for name, field in decoding_schema(limits)["properties"].items())
+    return [*filter(None, options)]
 
 
 def decoding_schema(limits: Limits) -> dict[str, Any]:
@@ -92,7 +92,7 @@ def single_reply(config: Config, changes: Mapping[str, Any], limits: Limits) -> 
 def default_settings(base: Decoding, limits: Limits) -> dict[str, dict[str, Any]]:
     """The initial settings of a page by method: the run's, but with several hypotheses."""
     defaults = {}
-    for method in _methods():
+    for method in get_args(Decoding.model_fields["method"].annotation):
         with contextlib.suppress(ConfigError):
             decoding = merge_decoding(base, {"method": method}, limits)
             if decoding.n_best == 1:
@@ -101,11 +101,6 @@ def default_settings(base: Decoding, limits: Limits) -> dict[str, dict[str, Any]
                     decoding = merge_decoding(base, {"method": method, "n_best": n_best}, limits)
             defaults[method] = decoding.model_dump(mode="json")
     return defaults
-
-
-def _methods() -> list[str]:
-    field = Decoding.model_json_schema()["properties"]["method"]
-    return list(field.get("enum", [field.get("const", field.get("default"))]))
 
 
 def _form_field(name: str, field: Mapping[str, Any]) -> dict[str, Any] | None:

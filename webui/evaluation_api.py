@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import re
 import threading
 from collections.abc import Sequence
 from concurrent.futures import Future
 from itertools import islice
 from typing import Annotated, Any
 
-import numpy as np
-from flask import Blueprint, Response, request
+from flask import Blueprint, Response
 from pydantic import BaseModel, Field, StringConstraints, field_validator
+from werkzeug.exceptions import Conflict
 
 from seq2seq_chat.config import RUN_NAME, Decoding
-from seq2seq_chat.data.dataset import Dataset
 from seq2seq_chat.report.votes.evaluation import (
     Choice,
     Column,
@@ -27,26 +25,16 @@ from seq2seq_chat.report.votes.evaluation import (
     list_evaluations,
 )
 from seq2seq_chat.system.errors import UserError, explain_missing_packages
-from webui.api import find_run, json_response, queue_all, read_body, wait_for_answer
+from webui.api import check_task, find_run, json_response, queue_all, read_body, wait_for_answer
 from webui.app_state import get_state
 from webui.decoding_options import single_reply
 from webui.model_worker import Answer, ChatMessage
 from webui.openapi import Operation
+from webui.run_details import MAX_PROMPTS
 from webui.run_registry import NotFoundError, find_weights
-from webui.schemas import (
-    MAX_NAME_LENGTH,
-    Conflict,
-    Count,
-    InvalidRequest,
-    Prompt,
-    RequestBody,
-    RunName,
-    SnapshotName,
-)
+from webui.schemas import MAX_NAME_LENGTH, Count, InvalidRequest, Prompt, RequestBody, RunName, SnapshotName
 
 MAX_COLUMNS = 12
-MAX_PROMPTS = 1000
-PROMPTS = 50  # taken from a test corpus by default
 
 JudgeName = Annotated[
     str,
@@ -218,18 +206,6 @@ class VoteList(BaseModel):
     votes: list[dict[str, Any]] = Field(description="as stored, each with its prompt, both replies and their systems")
 
 
-class PromptsQuery(BaseModel):
-    """How many prompts to take."""
-
-    count: int = Field(PROMPTS, ge=1, le=MAX_PROMPTS)
-
-
-class PromptList(BaseModel):
-    """Sources of a corpus."""
-
-    prompts: list[str]
-
-
 def revealed(vote: Vote) -> dict[str, Any]:
     """The JSON of :class:`Revealed`."""
     return {"choice": vote.choice, "left": vote.left._asdict(), "right": vote.right._asdict()}
@@ -359,25 +335,6 @@ def undo(name: EvaluationName) -> Response:
     return json_response(_summary(evaluation))
 
 
-@evaluations.get("/api/runs/<name>/prompts")
-@Operation("getPrompts", "The sources", [PromptList], query=PromptsQuery, errors=[503])
-def prompts(name: RunName) -> Response:
-    """Sources of a run's test corpus, or else of its validation corpus, evenly spaced."""
-    run, config = find_run(name)
-    values = request.args.getlist("count") or [str(PROMPTS)]
-    count = int(values[0]) if len(values) == 1 and re.fullmatch("[0-9]{1,9}", values[0]) else 0
-    if not 1 <= count <= MAX_PROMPTS:
-        raise InvalidRequest(f"count: must be a number from 1 to {MAX_PROMPTS}.")
-    files = config.data.test or config.data.validation
-    if files is None:
-        raise NotFoundError(f"Run {run.name} has neither a test nor a validation corpus; write prompts instead.")
-    corpus = Dataset.open(files, run.codecs, config.data)
-    source_hashes, _ = corpus.hashes(slice(None))
-    different = np.sort(np.unique(source_hashes, return_index=True)[1])
-    step = max(1, len(different) // count)
-    return json_response({"prompts": [corpus.text(index).source for index in different[::step][:count]]})
-
-
 def _find(name: str) -> Evaluation:
     """An evaluation by its name, which is looked up and never becomes a path. Raises NotFoundError."""
     for evaluation in list_evaluations(get_state().registry.results):
@@ -407,8 +364,7 @@ def _column(chosen: ColumnRequest) -> Column:
         ConfigError: The settings are invalid.
     """
     run, config = find_run(chosen.run)
-    if config.task == "language_model":
-        raise InvalidRequest(f"run {run.name} is a language model and does not reply; choose another.")
+    check_task(run, config)
     run.weight_files(chosen.snapshot)
     decoding = single_reply(config, chosen.decoding, get_state().limits)
     return Column(run=run.path.name, snapshot=chosen.snapshot, decoding=decoding.model_dump(mode="json"))
@@ -419,9 +375,7 @@ def _replies(evaluation: Evaluation, items: Sequence[Item]) -> dict[tuple[int, i
     stored = evaluation.replies()
     wanted = dict.fromkeys((item.prompt, column) for item in items for column in item.columns)
     missing = [key for key in wanted if key not in stored]
-    for (prompt, column), future in zip(
-        missing, queue_all(missing, lambda key: _submit(evaluation, *key)), strict=True
-    ):
+    for (prompt, column), future in queue_all(missing, lambda key: _submit(evaluation, *key)):
         answer = wait_for_answer(future)
         evaluation.add_reply(StoredReply(prompt=prompt, column=column, text=answer.reply.text, step=answer.step))
     return evaluation.replies() if missing else stored

@@ -49,20 +49,17 @@ class ModelPool:
             RunError: The run has no such weights.
         """
         job = ChatJob(utterance, decoding, Future(), time.monotonic())
-        self._submit(run, snapshot, job)
+        self.queue(run, snapshot, job)
         return job.future
 
     def stream(self, run: Run, snapshot: str | None, utterance: ChatMessage, decoding: Decoding) -> ReplyStream:
         """Queue an utterance, whose reply can be read while it grows; see :meth:`submit`."""
         stream = ReplyStream()
-        self._submit(run, snapshot, ChatJob(utterance, decoding, stream.future, time.monotonic(), stream))
+        self.queue(run, snapshot, ChatJob(utterance, decoding, stream.future, time.monotonic(), stream))
         return stream
 
-    def compute(self, run: Run, snapshot: str | None, stream: ModelStream[Any]) -> None:
-        """Queue a text or a search; see :meth:`submit`."""
-        self._submit(run, snapshot, stream)
-
-    def _submit(self, run: Run, snapshot: str | None, job: Job) -> None:
+    def queue(self, run: Run, snapshot: str | None, job: Job) -> None:
+        """Queue an utterance, a text or a search; see :meth:`submit`."""
         version = self._version(run, snapshot)
         model_type = job.model_type if isinstance(job, ModelStream) else Chatbot
         with self._lock:

@@ -109,7 +109,7 @@ def completions() -> Response:
         raise InvalidRequest("messages: the last one must be of the role user.")
     *history, text = (turn.text for turn in (turns[-1:] if config.task == "translation" else turns))
     request = ChatRequest(run=run.path.name, snapshot=snapshot, text=text, history=history)
-    check_task(run, config, request)
+    check_task(run, config, history)
     changes = [{"decoding": body.decoding(config, index)} for index in range(body.n or 1)]
     questions = [ChatQuestion(state, request.model_copy(update=change), run, config) for change in changes]
     completion = Completion(body, run, questions)
@@ -119,7 +119,7 @@ def completions() -> Response:
         response = send_parts(parts, EVENTS, completion.stop)
     else:
         futures = queue_all(questions, lambda question: question.send(state.pool.submit))
-        response = json_response(completion.whole([wait_for_answer(future) for future in futures]))
+        response = json_response(completion.whole([wait_for_answer(future) for _, future in futures]))
     ignored = [name for name in body.model_extra or {} if re.fullmatch(r"\w{1,60}", name, re.ASCII)]
     ignored += ["messages.system"] * (len(turns) < len(body.messages))
     if ignored:

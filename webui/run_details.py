@@ -21,6 +21,8 @@ from webui.schemas import Count, Prompt, RequestBody, Text
 MAX_NOTE_LENGTH = 10_000
 MAX_QUESTIONS = 100
 MAX_COMPARED = 20  # runs in a comparison
+MAX_PROMPTS = 1000
+PROMPTS = 50  # taken from a test corpus by default
 
 Values = Annotated[list[float | None], Field(description="null where it is missing")]
 
@@ -155,6 +157,18 @@ class AnswerTable(BaseModel):
     unanswered: list[Count] = Field(
         description="steps of weights that have not replied to all, those that training deletes next first"
     )
+
+
+class PromptsQuery(BaseModel):
+    """How many prompts to take."""
+
+    count: int = Field(PROMPTS, ge=1, le=MAX_PROMPTS)
+
+
+class PromptList(BaseModel):
+    """Sources of a corpus."""
+
+    prompts: list[str]
 
 
 MAX_SAMPLES = 2000  # the newest sample replies

@@ -42,10 +42,6 @@ class InvalidRequest(UserError):
     """The body of a request is invalid."""
 
 
-class Conflict(UserError):
-    """A request contradicts what is stored."""
-
-
 class RequestTooLarge(Exception):
     """The body of a request exceeds a limit of the server."""
 

@@ -168,7 +168,7 @@ def search() -> Response:
     state = get_state()
     body = read_body(SearchRequest)
     run, config = find_run(body.run)
-    check_task(run, config, body)
+    check_task(run, config, body.history)
     if body.decoding.get("method", "beam") != "beam":
         raise InvalidRequest("decoding: only beam search can be watched; leave method out.")
     decoding = requested_decoding(config, {**body.decoding, "method": "beam"}, state.limits)

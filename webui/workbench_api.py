@@ -7,14 +7,16 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
+import numpy as np
 from flask import Blueprint, Response, request
 
 from seq2seq_chat.config import Config, ConfigError, flat_settings
+from seq2seq_chat.data.dataset import Dataset
 from seq2seq_chat.runs.json_lines import finite_or_null
 from seq2seq_chat.runs.run import Run, snapshot_name
 from seq2seq_chat.runs.summary import Notes, add_answer, compare, read_answers, unanswered_steps, write_notes
 from seq2seq_chat.system.errors import UserError
-from webui.api import find_run, json_response, queue_all, read_body, wait_for_answer
+from webui.api import check_task, find_run, json_response, queue_all, read_body, wait_for_answer
 from webui.app_state import get_state
 from webui.chat_answers import send_parts
 from webui.decoding_options import single_reply
@@ -28,12 +30,14 @@ from webui.run_details import (
     AnswerTable,
     ComparisonQuery,
     NotesRequest,
+    PromptList,
+    PromptsQuery,
     RunComparison,
     RunList,
     learning_curves,
 )
 from webui.run_registry import NotFoundError
-from webui.schemas import InvalidRequest, RunName
+from webui.schemas import InvalidRequest, RunName, validate_request
 
 workbench = Blueprint("workbench", __name__)
 
@@ -95,8 +99,7 @@ def answers(name: RunName) -> Response:
     Each is computed once, with the decoding settings of the run.
     """
     run, config = find_run(name)
-    if config.task == "language_model":
-        raise InvalidRequest(f"run {run.name} is a language model and does not reply; choose another.")
+    check_task(run, config)
     body = read_body(AnswersRequest, '{"step": 1000, "questions": ["How are you?"]}')
     if body.step is not None:
         _answer(run, config, body.step, body.questions)
@@ -120,12 +123,29 @@ def _answer(run: Run, config: Config, step: int, questions: Sequence[str]) -> No
     try:
         pool, missing = get_state().pool, [one for one in dict.fromkeys(questions) if one not in stored]
         submitted = queue_all(missing, lambda one: pool.submit(run, snapshot_name(step), ChatMessage(one), decoding))
-        for question, future in zip(missing, submitted, strict=True):
+        for question, future in submitted:
             add_answer(run, step, question, wait_for_answer(future).reply.text)
     except UserError as error:
         if step in run.saved_steps():
             raise
         raise NotFoundError(f"run {run.name} has no weights of step {step:,} any more") from error
+
+
+@workbench.get("/api/runs/<name>/prompts")
+@Operation("getPrompts", "The sources", [PromptList], query=PromptsQuery, errors=[503])
+def prompts(name: RunName) -> Response:
+    """Sources of a run's test corpus, or else of its validation corpus, evenly spaced."""
+    run, config = find_run(name)
+    query = {key: values[0] if len(values) == 1 else values for key, values in request.args.lists()}
+    count = validate_request(PromptsQuery, query, get_state().limits, "?count=50").count
+    files = config.data.test or config.data.validation
+    if files is None:
+        raise NotFoundError(f"Run {run.name} has neither a test nor a validation corpus; write prompts instead.")
+    corpus = Dataset.open(files, run.codecs, config.data)
+    source_hashes, _ = corpus.hashes(slice(None))
+    different = np.sort(np.unique(source_hashes, return_index=True)[1])
+    step = max(1, len(different) // count)
+    return json_response({"prompts": [corpus.text(index).source for index in different[::step][:count]]})
 
 
 @workbench.put("/api/runs/<name>/notes")

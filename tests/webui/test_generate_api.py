@@ -149,7 +149,7 @@ def test_errors(client: FlaskClient, body: dict[str, Any], status: int, message:
 
 def test_chat_with_a_language_model_is_an_error(client: FlaskClient) -> None:
     message = error_of(client.post("/api/chat", json={"run": "writer", "text": "hello"}), 400)
-    assert message == "run writer is a language model and does not reply; use /api/generate."
+    assert message == "run writer is a language model and does not reply; choose another or /api/generate."
 
 
 def test_unknown_and_empty_prompts_are_continued(client: FlaskClient) -> None:

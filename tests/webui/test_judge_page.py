@@ -7,25 +7,27 @@ import json
 from pathlib import Path
 from typing import Any
 
-from seq2seq_chat.report.votes.evaluation import Column, StoredReply, create_evaluation
+import pytest
+
+from seq2seq_chat.report.votes.evaluation import Column, Evaluation, StoredReply, create_evaluation
 from tests.webui.conftest import REPLY_TIMEOUT, Serve, download, open_page, problems_of, set_decoding
 
 FITS = "() => [...document.querySelectorAll('#results .table-wrap')].every((n) => n.scrollWidth <= n.clientWidth)"
 PROMPTS = ["you see the tree1 ?", "i like the song3 ?", "they know the house2 ?"]
 
 
-def add_columns(page: Any) -> None:
-    """Two columns: an early snapshot, and the newest weights at a high temperature."""
-    page.locator("#snapshot").select_option("10")
-    page.locator("#add").click()
-    page.locator("#snapshot").select_option("20")
-    set_decoding(page, "Sampling", {"Temperature": 4})
-    page.locator("#add").click()
+@pytest.fixture
+def evaluation(results: Path) -> Evaluation:
+    """An evaluation of two snapshots with all replies."""
+    columns = [Column(run="tiny", snapshot=step) for step in ("10", "20")]
+    evaluation = create_evaluation(results, "test", columns, PROMPTS)
+    for prompt, column in itertools.product(range(3), range(2)):
+        evaluation.add_reply(StoredReply(prompt=prompt, column=column, text=f"reply {column}", step=column))
+    return evaluation
 
 
 def start(page: Any, expect: Any) -> None:
     """Start judging as anna, and wait for the first pair."""
-    page.get_by_role("button", name="Start judging").click()
     page.locator("#judge-name").fill("anna")
     page.keyboard.press("Enter")
     expect(page.locator(".choices button").first).to_be_enabled(timeout=REPLY_TIMEOUT)
@@ -38,10 +40,15 @@ def test_a_blind_evaluation(page: Any, serve: Serve, results: Path, tmp_path: Pa
         open_page(page, address, "/judge")
         page.get_by_role("button", name="Start judging").click()
         expect(page.locator("#note")).to_contain_text("at least two columns")
-        add_columns(page)
+        page.locator("#snapshot").select_option("10")
+        page.locator("#add").click()
+        page.locator("#snapshot").select_option("20")
+        set_decoding(page, "Sampling", {"Temperature": 4})
+        page.locator("#add").click()
         expect(page.locator("#columns li")).to_have_count(2)
         page.locator("#from-file").set_input_files(prompts)
         expect(page.locator("#prompt-count")).to_have_text("3 prompts")
+        page.get_by_role("button", name="Start judging").click()
         start(page, expect)
         skipped = page.locator("#prompt").inner_text()
         page.keyboard.press("5")
@@ -76,15 +83,12 @@ def test_a_blind_evaluation(page: Any, serve: Serve, results: Path, tmp_path: Pa
         expect(page.locator("#evaluations tbody td")).to_have_text(["2", "3", "3", "1"])
 
 
-def test_a_vote_is_taken_back_and_an_evaluation_deleted(page: Any, serve: Serve, results: Path, expect: Any) -> None:
-    columns = [Column(run="tiny", snapshot=step) for step in ("10", "20")]
-    evaluation = create_evaluation(results, "test", columns, PROMPTS)
-    for prompt, column in itertools.product(range(3), range(2)):
-        evaluation.add_reply(StoredReply(prompt=prompt, column=column, text=f"reply {column}", step=column))
+def test_a_vote_is_taken_back_and_an_evaluation_deleted(
+    page: Any, serve: Serve, results: Path, evaluation: Evaluation, expect: Any
+) -> None:
     with serve(results) as address:
         page.goto(f"{address}/judge/{evaluation.path.name}")
-        page.locator("#judge-name").fill("anna")
-        page.keyboard.press("Enter")
+        start(page, expect)
         first = PROMPTS[evaluation.items[0].prompt]
         for choice in ("1", "2"):
             expect(page.locator("#prompt")).to_have_text(first)
@@ -109,17 +113,16 @@ def test_a_vote_is_taken_back_and_an_evaluation_deleted(page: Any, serve: Serve,
     assert list((results / "votes").iterdir()) == []
 
 
-def test_a_vote_is_repeated_after_the_server_was_restarted(page: Any, serve: Serve, results: Path, expect: Any) -> None:
+def test_a_vote_is_repeated_after_the_server_was_restarted(
+    page: Any, serve: Serve, results: Path, evaluation: Evaluation, expect: Any
+) -> None:
     with serve(results) as address:
         port = int(address.rsplit(":", 1)[1])
-        open_page(page, address, "/judge")
-        add_columns(page)
-        page.locator("#prompts").fill("\n".join(PROMPTS))
+        page.goto(f"{address}/judge/{evaluation.path.name}")
         start(page, expect)
     page.keyboard.press("4")
     expect(page.locator("#status")).to_contain_text("does not respond")
     with serve(results, port=port):
         page.keyboard.press("4")
         expect(page.locator("#status")).to_have_text("Your vote is saved.")
-    (file,) = (results / "votes").glob("*/votes.jsonl")
-    assert len(file.read_text(encoding="utf-8").splitlines()) == 1
+    assert [vote.choice for vote in evaluation.votes()] == ["both_bad"]

@@ -187,7 +187,7 @@ def test_questions_wait_for_room_in_the_queue() -> None:
         queue.append(key)
         return futures[key]
 
-    for key, future in enumerate(queue_all(range(5), submit)):
+    for key, future in queue_all(range(5), submit):
         assert future is futures[key]
         queue.remove(key)
     queue.extend([7, 8])  # of others
@@ -199,7 +199,7 @@ def test_after_an_error_the_remaining_questions_are_cancelled(client: FlaskClien
     futures = [Future[Answer]() for _ in range(3)]
     futures[0].set_exception(UserError("damaged"))
     with client.application.app_context(), pytest.raises(ModelUnavailable, match="damaged"):
-        for future in queue_all(range(3), futures.__getitem__):
+        for _, future in queue_all(range(3), futures.__getitem__):
             wait_for_answer(future)
     assert [future.cancelled() for future in futures] == [False, True, True]
 
