@@ -240,3 +240,14 @@ def test_a_message_of_megabytes_is_damage(tmp_path: Path, prepare: Prepare) -> N
     )
     assert prepare(path, "--max-bad", "50").exit_code == 0
     assert conversations(tmp_path / "out") == [["Hi", "Yo Hm"]]
+
+
+@pytest.mark.parametrize(
+    ("content", "end"), [(bytes(range(256)) * 4, "It is no text."), ("שלום\u200f\nab".encode(), "שלום\u200f | ab")]
+)
+def test_files_that_are_no_chats(tmp_path: Path, prepare: Prepare, content: bytes, end: str) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(content)
+    result = prepare(path)
+    assert result.exit_code != 0
+    assert str(result.exception).endswith(end)
