@@ -81,7 +81,7 @@ WHATSAPP = {
 
 
 @pytest.mark.parametrize("locale", WHATSAPP)
-def test_whatsapp_dates(tmp_path: Path, locale: str) -> None:
+def test_whatsapp_dates(tmp_path: Path, locale: str, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / "chat.txt"
     first, second = WHATSAPP[locale]
     path.write_text(f"{first}Ada: Hi: you\nthere\n\n3 - 4\n{second}‎Ben Ö. 😂: Bye\n", newline="\r\n")
@@ -96,6 +96,7 @@ def test_whatsapp_dates(tmp_path: Path, locale: str) -> None:
     ]
     assert not left_out
     assert chat_format.name == "WhatsApp"
+    assert caplog.messages == []
 
 
 @pytest.mark.parametrize(
@@ -536,6 +537,10 @@ def test_unknown_words_for_the_halves_of_the_day_are_named(tmp_path: Path, caplo
     path.write_text("13/3/2023 9:05 xq - Ada: a\n14/3/2023 9:05 yq - Ada: b\n")
     assert len(read(path)[0]) == 2
     assert "times such as “13/3/2023 9:05 xq” may be before or after noon" in caplog.text
+    caplog.clear()
+    path.write_text("13/3/2023 9:05 ч. - Ada: a\n14/3/2023 9:05 ч. - Ada: b\n")
+    assert len(read(path)[0]) == 2
+    assert caplog.messages == []
 
 
 def test_names_with_colons_and_changed_subjects(tmp_path: Path) -> None:

@@ -110,6 +110,7 @@ DATE = re.compile(_DATE)
 _NUMBERS = re.compile(r"\d+")
 _NAMED_DATE = re.compile(rf"(?:\d{{1,4}}[^\d\n:]{{1,8}}?)?({_MONTH})[^\W\d_]*[^\d\n:]{{1,8}}\d{{1,4}}(?:, \d{{4}})?")
 _CLOCK_FIRST = re.compile(r"\D*\d{1,2}:")
+_HOURS = re.compile(r"\W*(?:ч|h|hs|hrs?|uhr|год|hod|น)\W*", re.IGNORECASE)  # of a clock of 24 hours
 _CLOCK_AT_END = re.compile(r"\b(\d{1,2})[:.]\d{2}(?:[:.]\d{2})?([^\d:.]{2,20}\.?)$")
 _BUDDHIST_YEARS = 543
 _YEARS = range(1990, 2100)  # of chats
@@ -184,7 +185,7 @@ class Clock:
         self.order: DateOrder = given or _find_order(known, name)
         self._has_halves = not known or any(_AFTERNOON.search(stamp) or _MORNING.search(stamp) for stamp in known)
         self._days: dict[tuple[int, ...], date | None] = {}
-        if unknown := next((stamp for stamp in known if _has_unknown_half(stamp)), None):
+        if unknown := _unknown_half(known):
             logger.warning(
                 "%s: times such as “%s” may be before or after noon, in words that are not known here; they are read "
                 "as before noon, so breaks between conversations may be missed",
@@ -224,11 +225,16 @@ def at(day: date, clock: Sequence[int], stamp: str) -> datetime | None:
         return None
 
 
-def _has_unknown_half(stamp: str) -> bool:
-    """Whether a stamp ends with a word after a time of the clock of twelve hours that says nothing here."""
-    clock = _CLOCK_AT_END.search(stamp)
-    is_known = _AFTERNOON.search(stamp) or _MORNING.search(stamp)
-    return clock is not None and 1 <= int(clock[1]) <= 12 and bool(re.search(r"[^\W\d_]", clock[2])) and not is_known
+def _unknown_half(stamps: Iterable[str]) -> str | None:
+    """The first stamp with an unknown word after its time, if all times may be of a clock of twelve hours."""
+    clocks = [clock for clock in map(_CLOCK_AT_END.search, stamps) if clock is not None]
+    if any(not 1 <= int(clock[1]) <= 12 for clock in clocks):
+        return None
+    for clock in clocks:
+        is_known = _AFTERNOON.search(clock.string) or _MORNING.search(clock.string) or _HOURS.fullmatch(clock[2])
+        if re.search(r"[^\W\d_]", clock[2]) and not is_known:
+            return clock.string
+    return None
 
 
 def _month_as_number(stamp: str) -> str:
