@@ -246,11 +246,7 @@ class Chatbot:
         )
 
     def prefix_tokens(self, text: str | Sequence[str]) -> Sequence[str]:
-        """The tokens of a text that a reply starts with, or tokens as they are.
-
-        Raises:
-            UserError: No reply can start with the text.
-        """
+        """The tokens of a prefix, a text or tokens. Raises UserError if no reply can start with the text."""
         if not isinstance(text, str):
             return text
         codec, limit = self.codecs.target, self.config.model.decoder_steps - 1

@@ -59,7 +59,7 @@ ROOT_PATH = re.compile(r"(/[A-Za-z0-9._~-]+)*/?")
 )
 @click.option(
     "--log-file",
-    type=click.Path(dir_okay=False),
+    type=click.Path(dir_okay=False, path_type=Path),
     help="Append a JSON object for each request: time, address, method, path, status, seconds.  [default: none]",
 )
 @engine_options
@@ -73,7 +73,7 @@ def serve(
     models: int | None,
     waiting: int,
     cores: int | None,
-    log_file: str | None,
+    log_file: Path | None,
     engine: EngineName,
     quantize: str | None,
 ) -> None:
@@ -102,15 +102,4 @@ def serve(
     limits = Limits(max_models=models or default_models(results), max_queued=waiting, max_queued_total=2 * waiting)
     proxy = Proxy(root_path.rstrip("/"), trusted_proxy)
     options = EngineOptions(engine, quantize)
-    serve_pages(
-        results,
-        host,
-        port,
-        token,
-        limits,
-        cores,
-        click.echo,
-        proxy,
-        options,
-        None if log_file is None else Path(log_file),
-    )
+    serve_pages(results, host, port, token, limits, cores, click.echo, proxy, options, log_file)
