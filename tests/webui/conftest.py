@@ -169,13 +169,14 @@ def submit(page: Any, text: str) -> None:
     page.keyboard.press("Enter")
 
 
-def wait_until_kept(page: Any, text: str, is_kept: bool = True) -> None:
-    """Wait until a text is in the browser's database, or no longer; a reply is shown before that."""
-    script = """async ([text, isKept]) => {
-      const { allRecords } = await import("/static/js/kept.js");
-      return JSON.stringify(await allRecords()).includes(text) === isKept;
-    }"""
-    page.wait_for_function(script, arg=[text, is_kept])
+def wait_until_kept(page: Any) -> None:
+    """Wait until what a page keeps is in the browser's database; a reply is shown before that."""
+    page.evaluate("async () => (await import('/static/js/kept.js')).allKept()")
+
+
+def reload(page: Any) -> None:
+    wait_until_kept(page)
+    page.reload()
 
 
 def hold(page: Any, path: str) -> list[Any]:

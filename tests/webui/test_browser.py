@@ -19,10 +19,10 @@ from tests.webui.conftest import (
     open_any_page,
     open_page,
     problems_of,
+    reload,
     set_decoding,
     set_view,
     submit,
-    wait_until_kept,
 )
 
 QUESTION = "you see the tree1 ?"
@@ -189,8 +189,7 @@ def test_compare(page: Any, shared_server: str, expect: Any) -> None:
     expect(page.locator(".lane").nth(0).locator(".meta")).to_contain_text("step 10")
     page.get_by_label("Remove column tiny, 10").click()
     expect(page.locator(".lane .message-text")).to_have_text(replies[1:])
-    wait_until_kept(page, replies[0], is_kept=False)
-    page.reload()
+    reload(page)
     expect(page.locator(".lane .message-text")).to_have_text(replies[1:])
 
 

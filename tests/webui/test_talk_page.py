@@ -12,7 +12,17 @@ from urllib.parse import parse_qs, urlencode
 import pytest
 
 from seq2seq_chat.runs.run import Run
-from tests.webui.conftest import REPLY_TIMEOUT, Serve, download, hold, open_page, problems_of, set_decoding, set_view
+from tests.webui.conftest import (
+    REPLY_TIMEOUT,
+    Serve,
+    download,
+    hold,
+    open_page,
+    problems_of,
+    reload,
+    set_decoding,
+    set_view,
+)
 
 
 def talk(page: Any, text: str, turns: int) -> list[str]:
@@ -141,7 +151,7 @@ def test_a_conversation_survives_a_reload(page: Any, shared_server: str, expect:
     open_two(page, shared_server)
     replies = talk(page, "hello", 3)
     summary = page.locator("#summary").inner_text()
-    page.reload()
+    reload(page)
     expect(page.locator(".talk-turn p")).to_have_text(["hello", *replies])
     expect(page.locator("#summary")).to_have_text(summary)
     expect(page.locator("#partner")).to_have_value("other")

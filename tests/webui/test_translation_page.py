@@ -24,11 +24,11 @@ from tests.webui.conftest import (
     hold,
     open_page,
     problems_of,
+    reload,
     serving,
     set_decoding,
     set_view,
     submit,
-    wait_until_kept,
 )
 
 TRANSLATION = ("task=translation", "data.train=train.tsv", "data.tokenizer=unicode", "data.target_vocabulary_size=9")
@@ -250,8 +250,7 @@ def test_compare_translations(page: Any, server: str, expect: Any) -> None:
     page.locator("#run").select_option("talk")
     page.get_by_role("button", name="Add column").click()
     expect(page.locator("#mixed")).to_contain_text("different tasks, translation and conversation")
-    wait_until_kept(page, '"talk"')
-    page.reload()
+    reload(page)
     expect(page.locator("#mixed")).not_to_be_empty()
     page.get_by_label("Remove column talk, latest").click()
     expect(page.locator("#mixed")).to_be_empty()

@@ -12,7 +12,7 @@ import pytest
 from seq2seq_chat.chat.generator import GeneratedToken, Generator
 from seq2seq_chat.config import Decoding
 from seq2seq_chat.runs.run import Run
-from tests.webui.conftest import REPLY_TIMEOUT, download, open_any_page, open_page, serving
+from tests.webui.conftest import REPLY_TIMEOUT, download, open_any_page, open_page, reload, serving
 
 TEXT = "the cat sat on a mat.\n"
 SAMPLE = Decoding(method="sample")
@@ -71,7 +71,7 @@ def test_a_text_is_kept_and_its_link_writes_it_again(page: Any, server: str, exp
     assert {"top_k": 3, "top_p": 0.9}.items() <= request.value.post_data_json.items()
     note = page.locator(".text-note")
     expect(note).to_have_text("Note: the model does not know Ω of the prompt.")
-    page.reload()
+    reload(page)
     expect(page.locator(".token")).to_have_count(40)
     assert tokens_text(page.locator(".written")) == text
     assert [page.locator(name).input_value() for name in ("#text", "#top_k", "#seed")] == ["the Ω", "3", "4"]

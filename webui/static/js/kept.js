@@ -121,9 +121,19 @@ export function remember({ id, kind }, isNext = false, isEmpty = false) {
   if (path !== location.pathname) history[isNext ? "pushState" : "replaceState"](null, "", path + (isNext ? "" : location.search));
 }
 
+let keeping = Promise.resolve(); // one after another, as a page may change faster than its record is stored
+
+/** Resolves when all that was to be kept so far is stored. */
+export const allKept = () => keeping;
+
 /** Keep what a page shows; `note` says if it is lost when the page is closed. */
-export async function keep(record, note) {
+export function keep(record, note) {
   remember(record);
+  keeping = keeping.then(() => storeChanged(record, note));
+  return keeping;
+}
+
+async function storeChanged(record, note) {
   const { title } = await loadRecord(record.id) ?? {}; // it may have been renamed
   const isKept = await saveRecord({ ...record, title: title || record.title, changed: new Date().toISOString() });
   if (!isKept) note.textContent = "The browser does not keep this: its storage is full or disabled. Download or copy it instead.";
