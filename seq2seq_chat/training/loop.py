@@ -156,7 +156,7 @@ class Trainer:
 
     def _after_step(self) -> None:
         state = self.state
-        if self._plan is not None and self._plan.is_due:
+        if self._plan is not None and self._plan.is_due(self.state.step):
             self._fit_to_time(self._plan)
         last = state.step >= state.settings.steps
         if state.step % state.settings.log_every == 0 or last:

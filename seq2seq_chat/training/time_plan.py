@@ -13,7 +13,7 @@ from seq2seq_chat.config import Training
 UNPLANNED_STEPS = 10**9  # of a run with training.hours, until its first steps have been timed
 MIN_TIMED_STEPS = 10
 FIRST_SECONDS, FIRST_SHARE = 20.0, 0.02  # of timed steps before the first plan: the lesser of both, as a share of all
-LATER_SHARES = (0.1, 0.3, 0.5, 0.7, 0.85, 0.95)  # of the time, after which the plan is corrected
+LATER_SHARE, LAST_SHARE = 0.3, 0.04  # a plan is corrected after a share of its time or steps, until little time is left
 VALIDATIONS, MAX_VALIDATION_SHARE = 12, 0.1  # of a run; the share of the time that they may take
 MAX_SPACING_ERROR = 0.2  # relative, of the steps between validations
 FINISH_SECONDS, FINISH_SHARE = 1.0, 0.002  # kept for the last checkpoint: the greater of both
@@ -34,8 +34,8 @@ class TimePlan:
     """Times steps and validations, and fits the training to the rest of the time.
 
     A plan sets training.steps, to which the learning rate falls, and how often to validate and save. Later plans
-    correct the first one, as a machine is not always equally fast; they change the spacing of validations only if it is
-    far off.
+    correct the first one, as a machine is not always equally fast: if it is slower now, before the time is over, and if
+    it is faster, before the steps are done. They change the spacing of validations only if it is far off.
 
     Args:
         hours: Of the whole run, in hours.
@@ -45,14 +45,15 @@ class TimePlan:
 
     def __init__(self, hours: float, started: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._start, self._seconds, self._clock = started, 3600 * hours, clock
-        self._steps, self._step_seconds, self._plans = 0, 0.0, 0
+        self._steps, self._step_seconds = 0, 0.0  # since the last plan
+        self._due_seconds, self._due_step = 0.0, 0  # of the next plan; 0 before the first one
         self._validation_seconds = 0.0  # of the last validation
         self._validated_seconds = 0.0  # since the last step
 
     @property
     def is_first(self) -> bool:
         """Whether the next plan is the first one, for which a validation must be timed."""
-        return self._plans == 0
+        return self._due_step == 0
 
     def add_step(self, seconds: float) -> None:
         """Count a step that built no graph, and what followed it; a validation is not part of the time of the step."""
@@ -64,15 +65,15 @@ class TimePlan:
         """Count a validation."""
         self._validation_seconds = self._validated_seconds = seconds
 
-    @property
-    def is_due(self) -> bool:
-        """Whether it is time for a plan."""
+    def is_due(self, step: int) -> bool:
+        """Whether it is time for a plan, after a number of steps."""
         if self._steps < MIN_TIMED_STEPS:
             return False
         if self.is_first:
             return self._step_seconds >= min(FIRST_SECONDS, FIRST_SHARE * self._seconds)
-        shares = [share for share in LATER_SHARES if self._clock() - self._start >= share * self._seconds]
-        return len(shares) >= self._plans
+        elapsed = self._clock() - self._start
+        is_last = elapsed >= (1 - LAST_SHARE) * self._seconds
+        return not is_last and (elapsed >= self._due_seconds or step >= self._due_step)
 
     def fit(self, settings: Training, step: int) -> Training:
         """The settings for the rest of the time, after a number of steps."""
@@ -89,7 +90,8 @@ class TimePlan:
             every = max(1, spacing)
         steps = steps_with((steps_with(0) - step) / every)
         steps = steps_with(1 + (steps - 1) // every - step // every)  # those at multiples, and the last one
-        self._plans = 1 + sum(elapsed >= share * self._seconds for share in LATER_SHARES)
+        self._due_seconds = elapsed + LATER_SHARE * max(0.0, left)
+        self._due_step = step + max(1, int(LATER_SHARE * (steps - step)))
         self._steps, self._step_seconds = 0, 0.0
         return _with_intervals(settings, steps, every)
 

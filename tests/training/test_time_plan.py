@@ -19,7 +19,7 @@ class Machine:
 
     def __init__(self, step: float, validation: float, started: float = 7.0) -> None:
         self.step_seconds, self.validation_seconds, self.now = step, validation, 1000.0 + started
-        self.slows_down_at, self.noise = -1, random.Random(1)
+        self.changes_at, self.change, self.noise = -1, 1.0, random.Random(1)
         self.validated: list[int] = []
 
     def train(self, hours: float) -> tuple[Training, int]:
@@ -30,15 +30,15 @@ class Machine:
             start = self.now
             self.now += self.step_seconds * self.noise.uniform(0.5, 1.5)
             step += 1
-            if plan.is_due:
+            if plan.is_due(step):
                 if plan.is_first:
                     self.validate(plan, step)
                 settings = plan.fit(settings, step)
             if step % settings.validate_every == 0 or step >= settings.steps:
                 self.validate(plan, step)
             plan.add_step(self.now - start)
-            if step == self.slows_down_at:
-                self.step_seconds *= 1.5
+            if step == self.changes_at:
+                self.step_seconds *= self.change
         return settings, step
 
     def validate(self, plan: TimePlan, step: int) -> None:
@@ -55,13 +55,22 @@ class Machine:
 def test_training_ends_in_time(hours: float, step: float, validation: float, slows_down: bool) -> None:
     machine = Machine(step, validation)
     if slows_down:
-        machine.slows_down_at = round(0.3 * 3600 * hours / step)
+        machine.changes_at, machine.change = round(0.3 * 3600 * hours / step), 1.5
     settings, done = machine.train(hours)
     assert settings.steps == done < UNPLANNED_STEPS
     assert machine.now - 1000 == pytest.approx(3600 * hours, rel=0.03)
     assert len(machine.validated) * validation <= 0.15 * 3600 * hours + 2 * validation
     assert 2 <= len(machine.validated) <= 18
     assert settings.checkpoint_every == settings.validate_every
+
+
+def test_a_machine_that_was_busy_at_first() -> None:
+    """The steps of a plan are done early; there is time for more."""
+    machine = Machine(step=15.0, validation=8.0)
+    machine.changes_at, machine.change = 30, 0.05
+    _, done = machine.train(hours=0.35)
+    assert machine.now - 1000 == pytest.approx(3600 * 0.35, rel=0.03)
+    assert done > 500
 
 
 def test_the_time_is_over_before_it_began() -> None:
