@@ -260,6 +260,7 @@ class Channel(HTTPChannel):
     close_when_flushed: bool
     is_rejected = False
     is_watched = has_left = False  # whether to notice that the client leaves, and whether it has left
+    is_sending = False  # whether the thread of a request is sending
     discarded: int | None = None  # bytes; None unless discarding
     deadline = 0.0
 
@@ -274,6 +275,21 @@ class Channel(HTTPChannel):
             self.deadline = time.monotonic() + MAX_DISCARDING_SECONDS
             with contextlib.suppress(OSError):
                 self.socket.shutdown(socket.SHUT_WR)
+
+    def write_soon(self, data: bytes) -> int:
+        """Send data from the thread of a request; what the connection does not take now is sent by the server's."""
+        self.is_sending = True
+        try:
+            return int(super().write_soon(data))
+        finally:
+            self.is_sending = False
+            if self.total_outbufs_len:
+                self.server.pull_trigger()
+
+    def writable(self) -> bool:
+        """Whether the server's thread is to send; while another does, it would try in vain, again and again."""
+        is_blocked = self.will_close or self.total_outbufs_len > self.adj.outbuf_high_watermark
+        return (is_blocked or not self.is_sending) and bool(super().writable())
 
     def readable(self) -> bool:
         """Whether to read from the connection."""

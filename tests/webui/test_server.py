@@ -12,18 +12,23 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 import urllib.error
 import urllib.request
+from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from flask import Response
+from waitress.channel import HTTPChannel
 
 from tests.webui.conftest import LIMITS, Serve
 from webui.app import create_app
-from webui.server import NO_PROXY, Proxy, default_models, outward_address, running
+from webui.server import NO_PROXY, Channel, Proxy, default_models, outward_address, running
 
 CHECKPOINT = "checkpoints/0000000020.npz"
 
@@ -190,6 +195,36 @@ def test_idle_connections_make_room_for_new_ones(
             newest = connect()
         newest.sendall(REQUEST)
         assert newest.recv(12) == b"HTTP/1.1 200"
+
+
+def test_the_thread_of_a_request_sends_alone(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server's thread does not try meanwhile, but sends what a slow reader does not take at once."""
+    app = create_app(results, LIMITS)
+    parts, size = [f"{number}\n" for number in range(100)], 40 * 2**20  # more than waitress keeps in memory
+    app.add_url_rule("/parts", "parts", lambda: Response(parts))
+    app.add_url_rule("/large", "large", lambda: Response(bytes(2**20) for _ in range(size // 2**20)))
+    attempts = Counter[bool]()
+
+    def attempt(channel: Channel, **options: Any) -> bool:
+        attempts[succeeds := bool(HTTPChannel._flush_some_if_lockable(channel, **options))] += 1
+        return succeeds
+
+    def send_slowly(channel: Channel, data: bytes, **options: Any) -> Any:
+        time.sleep(0.001)
+        return HTTPChannel.send(channel, data, **options)
+
+    monkeypatch.setattr(Channel, "_flush_some_if_lockable", attempt)
+    monkeypatch.setattr(Channel, "send", send_slowly)
+    with running(app, "127.0.0.1", 0, LIMITS) as server, ThreadPoolExecutor(8) as pool:
+        address = f"http://127.0.0.1:{server.effective_port}"
+        bodies = pool.map(lambda _: urllib.request.urlopen(f"{address}/parts", timeout=60).read(), range(16))
+        assert set(bodies) == {"".join(parts).encode()}
+        assert attempts[False] < 16
+        connection = http.client.HTTPConnection("127.0.0.1", server.effective_port, timeout=60)
+        connection.request("GET", "/large")
+        response = connection.getresponse()
+        assert sum(len(block) for block in iter(lambda: response.read(2**16), b"")) == size
+        connection.close()
 
 
 def test_a_connection_ends_after_the_first_of_too_many_pipelined_requests(shared_server: str) -> None:
