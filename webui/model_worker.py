@@ -27,7 +27,8 @@ from webui.model_stream import ModelStream, Stream
 
 logger = logging.getLogger(__name__)
 
-SECONDS_BETWEEN_TEXTS = 0.05  # of a reply that grows
+SECONDS_BETWEEN_TEXTS = 0.05  # of a reply that grows; more if there are many, as sending texts takes time from all
+FREQUENT_READERS = 20  # replies that may grow so often at once
 TOO_SLOW = "The model took too long to continue. Please try again."
 FAILED = "The model failed on this utterance."
 STREAM_FAILED = "The model failed on this text."
@@ -74,10 +75,10 @@ class ReplyStream(Stream[str]):
         """Whether there was a first word."""
         return self._written > -math.inf
 
-    def grow(self, text: Callable[[], str]) -> bool:
-        """Write the text so far, unless there was one a moment ago; whether anyone still reads."""
+    def grow(self, text: Callable[[], str], interval: float) -> bool:
+        """Write the text so far, unless there was one some seconds ago; whether anyone still reads."""
         now = time.monotonic()
-        if now - self._written >= SECONDS_BETWEEN_TEXTS:
+        if now - self._written >= interval:
             self._written = now
             self.write(text())
         return not self.is_stopped
@@ -129,6 +130,7 @@ class ModelWorker(threading.Thread):
         self._changed = threading.Condition()
         self._closed = False
         self._searches: JointSearches | None = None  # of replies that are read while they grow
+        self._text_interval = SECONDS_BETWEEN_TEXTS
 
     def submit(self, job: Job) -> bool:
         """Queue a job. Returns False if the worker is closed and the model must be loaded again.
@@ -184,6 +186,7 @@ class ModelWorker(threading.Thread):
                 (self._start_streams if is_streamed else self._reply)(model, decoding, group)
             self._compute(model, [job for job in jobs if isinstance(job, ModelStream)])
             if self._searches:
+                self._text_interval = SECONDS_BETWEEN_TEXTS * max(1.0, len(self._searches) / FREQUENT_READERS)
                 self._searches.step()
 
     def _next_jobs(self) -> list[Job]:
@@ -227,7 +230,7 @@ class ModelWorker(threading.Thread):
         assert job.stream is not None
         if not job.stream.has_text:
             self._metrics.first_word(time.monotonic() - job.submitted)
-        return job.stream.grow(text)
+        return job.stream.grow(text, self._text_interval)
 
     def _start_streams(self, bot: Chatbot, decoding: Decoding, jobs: list[ChatJob]) -> None:
         """Start replies that are read while they grow; they join the searches that are running."""

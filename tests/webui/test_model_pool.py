@@ -150,8 +150,9 @@ def test_the_conversation_reaches_the_model(runs: FakeRuns) -> None:
 
 def test_a_reply_is_read_while_it_grows(runs: FakeRuns, monkeypatch: pytest.MonkeyPatch) -> None:
     pool = runs.pool()
-    for seconds, texts in [(0.0, ["a", "ab", "abc"]), (60.0, ["a"])]:
+    for seconds, readers, texts in [(0.0, 1, ["a", "ab", "abc"]), (60.0, 1, ["a"]), (0.001, 1e-5, ["a"])]:
         monkeypatch.setattr(model_worker, "SECONDS_BETWEEN_TEXTS", seconds)
+        monkeypatch.setattr(model_worker, "FREQUENT_READERS", readers)  # for the last, one is 100,000 times too many
         stream = pool.stream(Run("a"), None, ChatMessage("abc"), GREEDY)
         assert [*iter(functools.partial(stream.read, TIMEOUT), None)] == texts
         assert reply_text(stream.future) == "a:ABC"
