@@ -112,14 +112,14 @@ def compare(names: tuple[str, ...], output: str | None, votes: bool, json_file: 
     as_json = comparison._asdict()
     if votes:
         from seq2seq_chat.report.votes.evaluation import votes_on_runs
-        from seq2seq_chat.report.votes.statistics import format_votes, vote_statistics, votes_as_json
+        from seq2seq_chat.report.votes.statistics import format_votes, vote_statistics
 
         cast = votes_on_runs(Path(results), [run.name for run in runs])
         if not cast:
             raise UserError("there are no votes on these runs; vote on the page Judge of `seq2seq-chat serve`")
         statistics = vote_statistics(cast)
         click.echo("\n" + format_votes(statistics))
-        as_json["votes"] = votes_as_json(statistics)
+        as_json["votes"] = statistics.model_dump()
     if json_file:
         write_json(json_file, as_json)
     if output:
