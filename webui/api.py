@@ -263,7 +263,6 @@ STATUS_OF_ERROR: dict[type[Exception], int] = {  # the first match wins
     ModelUnavailable: 503,
     VocabularyError: 503,
     RequestTooLarge: 413,
-    InvalidRequest: 400,
     UserError: 400,
 }
 MESSAGE_OF_STATUS = {

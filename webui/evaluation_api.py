@@ -24,6 +24,7 @@ from seq2seq_chat.report.votes.evaluation import (
     create_evaluation,
     list_evaluations,
 )
+from seq2seq_chat.report.votes.statistics import EvaluationStatistics, HiddenSystem, vote_statistics
 from seq2seq_chat.system.errors import UserError, explain_missing_packages
 from webui.api import check_task, find_run, json_response, queue_all, read_body, wait_for_answer
 from webui.app_state import get_state
@@ -42,7 +43,6 @@ JudgeName = Annotated[
     Field(description="name of the person who votes"),
 ]
 EvaluationName = Annotated[str, Field(max_length=MAX_NAME_LENGTH, description="name of an evaluation")]
-Interval = Annotated[list[float], Field(min_length=2, max_length=2, description="95 % interval")]
 ItemIndex = Annotated[int, Field(ge=0, description="index of a prompt and two columns")]
 
 
@@ -100,14 +100,6 @@ class Pair(BaseModel):
     items: int = Field(description="pairs of replies in the evaluation, including those that are equal")
 
 
-class HiddenSystem(BaseModel):
-    """What has replied; revealed by a vote."""
-
-    run: str
-    step: int | None
-    decoding: str
-
-
 class Revealed(BaseModel):
     """The systems behind a vote."""
 
@@ -144,53 +136,6 @@ class EvaluatedColumn(BaseModel):
     run: str
     snapshot: str | None
     decoding: str
-
-
-class Share(BaseModel):
-    """A share of votes."""
-
-    share: float
-    interval: Interval
-    p_value: float
-
-
-class PairStatistics(BaseModel):
-    """The votes on a pair of systems."""
-
-    first: HiddenSystem
-    second: HiddenSystem
-    wins: Count
-    losses: Count
-    both_good: Count
-    both_bad: Count
-    win_rate: Share | None
-    missing_votes: Count | None = Field(description="0: settled; null: no difference so far")
-
-
-class SystemStrength(BaseModel):
-    """The strength of a system."""
-
-    system: HiddenSystem
-    value: float
-    interval: Interval
-
-
-class JudgeAgreement(BaseModel):
-    """The agreement of judges, by Krippendorff's alpha."""
-
-    items: Count
-    alpha: float | None
-
-
-class EvaluationStatistics(BaseModel):
-    """The statistics of votes."""
-
-    votes: Count
-    judges: dict[str, Count]
-    pairs: list[PairStatistics]
-    strengths: list[SystemStrength]
-    left: Share | None = Field(description="share of the left side")
-    agreement: JudgeAgreement
 
 
 class EvaluationResults(EvaluationCounts):
@@ -250,17 +195,14 @@ def create() -> Response:
 @Operation("getEvaluation", "The results", [EvaluationResults], errors=[503])
 def results(name: EvaluationName) -> Response:
     """The columns of an evaluation and the statistics of its votes."""
-    with explain_missing_packages("The statistics of votes"):
-        from seq2seq_chat.report.votes.statistics import vote_statistics, votes_as_json
-
     evaluation = _find(name)
+    with explain_missing_packages("The statistics of votes"):
+        statistics = vote_statistics(evaluation.votes())
     systems = [
         {"run": column.run, "snapshot": column.snapshot, "decoding": evaluation.system(number, None).decoding}
         for number, column in enumerate(evaluation.settings.columns)
     ]
-    return json_response(
-        {**_summary(evaluation), "columns": systems, "statistics": votes_as_json(vote_statistics(evaluation.votes()))}
-    )
+    return json_response({**_summary(evaluation), "columns": systems, "statistics": statistics.model_dump()})
 
 
 @evaluations.delete("/api/evaluations/<name>")

@@ -15,9 +15,7 @@ class Limits:
     max_queued: int = 256  # utterances, texts and searches queued for one model; more are rejected with 503
     max_queued_total: int = 512  # the same for all models
     max_batch_size: int = 64  # utterances decoded together
-    timeout: float = (
-        60.0  # seconds that a request waits for its reply, or for more of its text, before it fails with 503
-    )
+    timeout: float = 60.0  # seconds that a request waits for its reply, or for more of its text; then it fails with 503
     max_body_bytes: int = 4 * 2**20
     max_text_length: int = 10_000  # characters of a prompt or an utterance
     max_history: int = 100  # turns before the utterance that are used; older ones are left out

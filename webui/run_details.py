@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import BaseModel, Field
 
 from seq2seq_chat.config import Config, ConfigError
 from seq2seq_chat.runs import run as runs
 from seq2seq_chat.runs.json_lines import finite_number, read_json_lines
-from seq2seq_chat.runs.summary import MAX_BYTES, State, Summary
+from seq2seq_chat.runs.summary import MAX_BYTES, Comparison, Notes, Summary
 from webui.decoding_options import decoding_options, default_settings
 from webui.limits import Limits
 from webui.run_registry import snapshots, strip_paths
@@ -27,30 +27,17 @@ PROMPTS = 50  # taken from a test corpus by default
 Values = Annotated[list[float | None], Field(description="null where it is missing")]
 
 
-class NotesRequest(RequestBody):
+class NotesRequest(Notes):
     """Notes about a run."""
 
-    star: bool = False
-    hidden: bool = Field(False, description="whether lists leave the run out")
     text: Text = Field("", max_length=MAX_NOTE_LENGTH)
 
 
-class Run(BaseModel):
+class Run(Summary):
     """The summary of a run."""
 
-    name: str
-    state: State
-    step: Count = Field(description="step of the newest metrics")
-    newest_step: Count | None = Field(description="training steps of the newest weights; null before the first")
-    steps: Count | None = Field(description="planned number of steps")
-    best_perplexity: float | None = Field(description="validation perplexity of the best weights")
-    best_bleu: float | None = Field(description="validation BLEU of a translation")
-    best_step: Count | None
-    changed: float = Field(description="Unix time of the last write, in seconds")
-    reason: str | None = Field(description="reason of the failure")
-    task: Literal["conversation", "translation", "language_model", None]
-    initialized_from: str | None = Field(description="run and step of the initial weights; null: random ones")
     notes: NotesRequest
+    newest_step: Count | None = Field(description="training steps of the newest weights; null before the first")
 
 
 class RunList(BaseModel):
@@ -125,12 +112,9 @@ class ComparisonQuery(BaseModel):
     run: list[Annotated[str, Field(min_length=1)]] = Field(min_length=1, max_length=MAX_COMPARED)
 
 
-class RunComparison(BaseModel):
+class RunComparison(Comparison):
     """A table with a column for each run, and the learning curves."""
 
-    runs: list[str]
-    settings: dict[str, list[Any]] = Field(description="values of the settings that differ, in the order of the runs")
-    figures: dict[str, list[Any]] = Field(description="results of the runs")
     curves: dict[str, Curves]
 
 
@@ -190,7 +174,7 @@ def run_summary(summary: Summary, results: Path) -> dict[str, Any]:
     """The summary of a run and the step of its newest weights, without paths of the server."""
     reason = strip_paths(summary.reason, results) if summary.reason else None
     newest_step = runs.Run(results / summary.name).newest_step
-    return summary._asdict() | {"reason": reason, "notes": summary.notes._asdict(), "newest_step": newest_step}
+    return summary.model_dump() | {"reason": reason, "newest_step": newest_step}
 
 
 def run_details(run: runs.Run, summary: Summary, results: Path, limits: Limits) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field
 
 from seq2seq_chat.chat.chatbot import Chatbot
 from seq2seq_chat.chat.watched_search import WatchedSearch
-from seq2seq_chat.search.records import Expansion, Fate, Node, SearchStep
+from seq2seq_chat.search.records import Expansion, Fate, Node
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.text.codec import replace_surrogates
 from webui.api import check_task, find_run, read_body
@@ -103,8 +103,9 @@ def search_lines(bot: Chatbot, body: SearchRequest, decoding: Any) -> Iterator[d
     yield {"source_words": source, "unknown_words": unknown, "step": bot.step, "warnings": bot.warnings, **settings}
     beam: Sequence[Node] = ()
     for step in search:
-        yield _step_line(step, search)
         beam = step.beam
+        expansions = [_expansion(expansion, search) for expansion in step.expansions]
+        yield {"expansions": expansions, "beam": [node.number for node in beam]}
     yield {
         "ranking": [
             {
@@ -117,13 +118,6 @@ def search_lines(bot: Chatbot, body: SearchRequest, decoding: Any) -> Iterator[d
             }
             for node in beam
         ]
-    }
-
-
-def _step_line(step: SearchStep, search: WatchedSearch) -> dict[str, Any]:
-    return {
-        "expansions": [_expansion(expansion, search) for expansion in step.expansions],
-        "beam": [node.number for node in step.beam],
     }
 
 

@@ -14,7 +14,7 @@ from seq2seq_chat.config import Config, ConfigError, flat_settings
 from seq2seq_chat.data.dataset import Dataset
 from seq2seq_chat.runs.json_lines import finite_or_null
 from seq2seq_chat.runs.run import Run, snapshot_name
-from seq2seq_chat.runs.summary import Notes, add_answer, compare, read_answers, unanswered_steps, write_notes
+from seq2seq_chat.runs.summary import add_answer, compare, read_answers, unanswered_steps, write_notes
 from seq2seq_chat.system.errors import UserError
 from webui.api import check_task, find_run, json_response, queue_all, read_body, wait_for_answer
 from webui.app_state import get_state
@@ -83,7 +83,7 @@ def comparison() -> Response:
     registry = get_state().registry
     runs = [registry.find(name) for name in dict.fromkeys(names)]
     try:
-        result = compare(runs)._asdict()
+        result = compare(runs).model_dump()
     except ConfigError as error:
         raise InvalidRequest(f"{error}; leave this run out.") from error
     names = [run.path.name for run in runs]
@@ -154,6 +154,5 @@ def notes(name: RunName) -> Response:
     """Replace the notes about a run."""
     run = get_state().registry.find(name)
     body = read_body(NotesRequest, '{"star": true, "hidden": false, "text": ""}')
-    written = Notes(body.star, body.hidden, body.text)
-    write_notes(run.path, written)
-    return json_response(written._asdict())
+    write_notes(run.path, body)
+    return json_response(body.model_dump())

@@ -21,7 +21,7 @@ from seq2seq_chat.system.errors import UserError
 if TYPE_CHECKING:
     from io import BufferedReader
 
-    from seq2seq_chat.chat.load import EngineName
+    from seq2seq_chat.chat.load import EngineOptions
     from seq2seq_chat.config import Decoding
 
 
@@ -49,8 +49,7 @@ def chat(
     others: tuple[str, ...],
     snapshot: str | None,
     overrides: tuple[str, ...],
-    engine: EngineName,
-    quantize: str | None,
+    engine: EngineOptions,
     results: str,
 ) -> None:
     """Talk to a trained RUN in the terminal, or translate with it.
@@ -70,11 +69,10 @@ def chat(
     if sys.stdin.isatty():
         click.echo(f"loading {run.name}…", err=True)
     from seq2seq_chat.chat.chatbot import Chatbot
-    from seq2seq_chat.chat.load import EngineOptions
     from seq2seq_chat.cli.conversation import ReplyFormat, answer_lines, converse
 
     members = [find_snapshot(name, results) for name in others]
-    bot = Chatbot.load(run, snapshot, EngineOptions(engine, quantize), decoding, members)
+    bot = Chatbot.load(run, snapshot, engine, decoding, members)
     bot.reader(decoding)  # a lexicon that cannot be read is reported before the first utterance
     if prefix == "-" and sys.stdin.isatty():
         raise UserError("--prefix - needs lines of prefix<TAB>utterance on stdin; in a terminal, write --prefix TEXT")
@@ -133,8 +131,7 @@ def generate(
     top_p: float | None,
     seed: int | None,
     snapshot: str | None,
-    engine: EngineName,
-    quantize: str | None,
+    engine: EngineOptions,
     results: str,
 ) -> None:
     """Write text with RUN, a language model.
@@ -149,10 +146,9 @@ def generate(
     decoding = override_decoding(run.config.decoding, **{k: v for k, v in given.items() if v is not None})
     text = _read_prompt(prompt)
     from seq2seq_chat.chat.generator import Generator
-    from seq2seq_chat.chat.load import EngineOptions
     from seq2seq_chat.search.batches import random_seed
 
-    generator = Generator.load(run, snapshot, EngineOptions(engine, quantize))
+    generator = Generator.load(run, snapshot, engine)
     generator.warn_of_unknown_tokens(text)
     for piece in generator.stream(text, length, decoding, random_seed(decoding)):
         click.echo(piece, nl=False)

@@ -140,13 +140,8 @@ def _problems(bot: Chatbot, line: bytes, reply: Reply) -> Iterator[tuple[str, st
         text = line.decode("utf-8")
     except UnicodeDecodeError:
         text = ""
-        yield (
-            "encoding",
-            (
-                "is not UTF-8, so some of its letters are lost; convert the input, for example with: iconv -f latin1 "
-                "-t utf-8"
-            ),
-        )
+        remedy = "convert the input, for example with: iconv -f latin1 -t utf-8"
+        yield "encoding", f"is not UTF-8, so some of its letters are lost; {remedy}"
     if reply.unread_words:
         yield "length", f"is too long: {unread_note(reply)}"
     if reply.unknown_share >= UNKNOWN_LANGUAGE:

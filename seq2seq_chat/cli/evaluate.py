@@ -29,7 +29,7 @@ from seq2seq_chat.system.errors import UserError, explain_missing_packages
 from seq2seq_chat.system.signals import explain_interrupt
 
 if TYPE_CHECKING:
-    from seq2seq_chat.chat.load import EngineName
+    from seq2seq_chat.chat.load import EngineOptions
 
 CONTINUE = "run the same command again to continue; finished replies are kept"
 
@@ -83,8 +83,7 @@ def evaluate(
     sent2vec: str | None,
     output: str | None,
     json_file: str | None,
-    engine: EngineName,
-    quantize: str | None,
+    engine: EngineOptions,
     results: str,
 ) -> None:
     """Evaluate RUN on a test corpus.
@@ -95,7 +94,6 @@ def evaluate(
 
     For a language model, prints the exact loss on the whole text in nats and bits, perplexity and accuracy.
     """
-    from seq2seq_chat.chat.load import EngineOptions
     from seq2seq_chat.runs.find import find_run, find_snapshot
 
     run = find_run(run_name, results)
@@ -110,8 +108,7 @@ def evaluate(
         )
         from seq2seq_chat.report.evaluate import evaluate_language_model, format_language_model_metrics
 
-        options = EngineOptions(engine, quantize)
-        sets = [evaluate_language_model(run, corpus, snapshot, options) for corpus in corpora]
+        sets = [evaluate_language_model(run, corpus, snapshot, engine) for corpus in corpora]
         _print(sets, format_language_model_metrics(sets), json_file)
         return
     if beam_width is not None:
@@ -135,7 +132,7 @@ def evaluate(
                 references=references,
                 baseline=other,
                 members=members,
-                engine=EngineOptions(engine, quantize),
+                engine=engine,
             )
             for corpus in corpora
         ]

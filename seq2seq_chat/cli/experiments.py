@@ -31,7 +31,7 @@ def list_experiments(as_json: bool, results: str) -> None:
     summaries = [summarize(run) for run in list_runs(results)]
     if as_json:
         for summary in summaries:
-            click.echo(json.dumps({**summary._asdict(), "notes": summary.notes._asdict()}))
+            click.echo(json.dumps(summary.model_dump()))
         return
     if not summaries:
         click.echo(f"no runs in {results}", err=True)
@@ -109,17 +109,17 @@ def compare(names: tuple[str, ...], output: str | None, votes: bool, json_file: 
     runs = [find_run(name, results) for name in names]
     comparison = compare_runs(runs)
     click.echo(format_comparison(comparison))
-    as_json = comparison._asdict()
+    as_json = comparison.model_dump()
     if votes:
         from seq2seq_chat.report.votes.evaluation import votes_on_runs
-        from seq2seq_chat.report.votes.statistics import format_votes, vote_statistics, votes_as_json
+        from seq2seq_chat.report.votes.statistics import format_votes, vote_statistics
 
         cast = votes_on_runs(Path(results), [run.name for run in runs])
         if not cast:
             raise UserError("there are no votes on these runs; vote on the page Judge of `seq2seq-chat serve`")
         statistics = vote_statistics(cast)
         click.echo("\n" + format_votes(statistics))
-        as_json["votes"] = votes_as_json(statistics)
+        as_json["votes"] = statistics.model_dump()
     if json_file:
         write_json(json_file, as_json)
     if output:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import functools
 import io
 import logging
 import os
@@ -20,6 +21,7 @@ from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.signals import Terminated, signals_as_interrupt
 
 if TYPE_CHECKING:
+    from seq2seq_chat.chat.load import EngineName
     from seq2seq_chat.config import CorpusFiles
     from seq2seq_chat.runs.run import Run
 
@@ -44,19 +46,27 @@ snapshot_option = click.option(
 
 
 def engine_options(command: Any) -> Any:
-    """Add --engine and --quantize to a command, whose function gets both as ``engine`` and ``quantize``."""
-    command = click.option(
+    """Add --engine and --quantize to a command, whose function gets both as ``engine``, of type EngineOptions."""
+
+    @functools.wraps(command)
+    def with_engine(*, engine: EngineName, quantize: str | None, **options: Any) -> Any:
+        from seq2seq_chat.chat.load import EngineOptions
+
+        return command(engine=EngineOptions(engine, quantize), **options)
+
+    quantize_option = click.option(
         "--quantize",
         type=click.Choice(["int8"]),
         help="Store weight matrices as integers of 8 bits: less memory, faster replies, slightly different ones.",
-    )(command)
-    return click.option(
+    )
+    engine_option = click.option(
         "--engine",
         type=click.Choice(["auto", "tensorflow", "onnx"]),
         default="auto",
         show_default=True,
         help="What computes the model; auto: ONNX Runtime, which starts faster, unless there is a GPU.",
-    )(command)
+    )
+    return engine_option(quantize_option(with_engine))
 
 
 set_option = click.option(

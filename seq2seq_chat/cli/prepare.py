@@ -207,22 +207,14 @@ def lines(turns: Any, separator: str | None, as_is: bool, **options: Any) -> Non
 )
 @click.option("--drop-duplicates", is_flag=True, help="Keep only the first of identical pairs.")
 @_corpus_options("alternating", tokenizer="unicode")
-def pairs(
-    max_words: int | None,
-    max_ratio: float | None,
-    columns: tuple[str, str] | None,
-    drop_duplicates: bool,
-    **options: Any,
-) -> None:
+def pairs(columns: tuple[str, str] | None, **options: Any) -> None:
     """Tables, parallel files SOURCE TARGET, TMX, XLIFF, .zip."""
     from seq2seq_chat.prepare.readers.pairs import PairSettings
-    from seq2seq_chat.prepare.settings import PairFilters
 
     has_target_options = options["target_tokenizer"] or options["target_vocabulary_size"] is not None
     if options["shared_vocabulary"] and has_target_options:
         raise click.UsageError("--shared-vocabulary excludes --target-tokenizer and --target-vocabulary-size")
-    filters = PairFilters(max_words, max_ratio, drop_duplicates)
-    _prepare_corpus("pairs", options, reader=PairSettings(columns), filters=filters)
+    _prepare_corpus("pairs", options, reader=PairSettings(columns))
 
 
 @prepare.command()

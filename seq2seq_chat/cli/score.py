@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from seq2seq_chat.chat.load import EngineName, EngineOptions
+    from seq2seq_chat.chat.load import EngineOptions
     from seq2seq_chat.runs.run import Run
 
     Values = npt.NDArray[Any]
@@ -53,8 +53,7 @@ def score(
     run_name: str,
     file: str,
     snapshot: str | None,
-    engine: EngineName,
-    quantize: str | None,
+    engine: EngineOptions,
     json_file: str | None,
     results: str,
 ) -> None:
@@ -64,7 +63,6 @@ def score(
     log-probability of the target or text in nats, its number of tokens, and the log-probability of each token,
     separated by tabs. The end of the target or line is the last token.
     """
-    from seq2seq_chat.chat.load import EngineOptions
     from seq2seq_chat.runs.find import find_run
     from seq2seq_chat.system.files import write_atomically
     from seq2seq_chat.system.lines import numbered_lines
@@ -77,7 +75,7 @@ def score(
     if file != "-":  # all lines are checked before the first one is scored
         samples = [parser.sample(f"{file}, line {number}", line) for number, line in numbered_lines(file, UserError)]
         blocks = (samples[first : first + LINES_AT_ONCE] for first in range(0, len(samples), LINES_AT_ONCE))
-    log_probabilities = _load(run, snapshot, EngineOptions(engine, quantize))
+    log_probabilities = _load(run, snapshot, engine)
     end = "\n" if run.codecs.target.tokenizer.keeps_line_breaks else SPECIAL_WORDS[EOS]
     scores: list[dict[str, Any]] = []
     for block in blocks:

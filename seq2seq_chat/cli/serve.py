@@ -14,7 +14,7 @@ from seq2seq_chat.cli.options import engine_options, results_option
 from seq2seq_chat.system.errors import UserError
 
 if TYPE_CHECKING:
-    from seq2seq_chat.chat.load import EngineName
+    from seq2seq_chat.chat.load import EngineOptions
 
 ROOT_PATH = re.compile(r"(/[A-Za-z0-9._~-]+)*/?")
 
@@ -74,8 +74,7 @@ def serve(
     waiting: int,
     cores: int | None,
     log_file: Path | None,
-    engine: EngineName,
-    quantize: str | None,
+    engine: EngineOptions,
 ) -> None:
     """Serve the web UI and the HTTP API."""
     from seq2seq_chat.runs.find import list_runs
@@ -90,16 +89,14 @@ def serve(
         ipaddress.ip_address("127.0.0.1" if trusted_proxy is None else trusted_proxy)
     except ValueError:
         raise UserError("--trusted-proxy: must be the IP address of the proxy, such as 127.0.0.1") from None
-    if engine == "tensorflow" or (engine == "auto" and has_gpu()):
+    if engine.name == "tensorflow" or (engine.name == "auto" and has_gpu()):
         has_exported = any(run.is_exported for run in list_runs(results))
         with suppress(*([UnsupportedVersion] if has_exported else [])):  # exported models do not need it
             load_tensorflow()
-    from seq2seq_chat.chat.load import EngineOptions
     from webui.limits import Limits
     from webui.server import Proxy, default_models
     from webui.server import serve as serve_pages
 
     limits = Limits(max_models=models or default_models(results), max_queued=waiting, max_queued_total=2 * waiting)
     proxy = Proxy(root_path.rstrip("/"), trusted_proxy)
-    options = EngineOptions(engine, quantize)
-    serve_pages(results, host, port, token, limits, cores, click.echo, proxy, options, log_file)
+    serve_pages(results, host, port, token, limits, cores, click.echo, proxy, engine, log_file)

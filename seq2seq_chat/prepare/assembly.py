@@ -159,6 +159,10 @@ class Assembly:
                 )
         return f"No {unit} are left after cleaning and filtering; left out: {left_out}. {remedy}."
 
+    def _count(self, rows: ir.Table) -> int:
+        (row,) = fetch_rows(self._engine, rows.agg(number=rows.count()))
+        return int(row["number"])
+
     def _leave_out(self, reason: str, count: int) -> None:
         """Count what is left out after reading."""
         if count:
@@ -193,8 +197,8 @@ class Assembly:
             self._write_file_table(files, set())
             pairs = queries.within_splits(pairs, self._engine.table(files), MAX_FILE_BYTES)
         pairs = self._engine.materialize(pairs, "replies")
-        (row,) = fetch_rows(self._engine, queries.paired_comments(pairs))
-        self._leave_out(UNPAIRED, self._result.total.rows - row["comments"])
+        paired = pairs.select(ordinal="key_1").union(pairs.select(ordinal="key_2"), distinct=True)
+        self._leave_out(UNPAIRED, self._result.total.rows - self._count(paired))
         return queries.reply_conversations(pairs, comments)
 
     def _conversations(self, copies: set[int]) -> ir.Table:
@@ -267,8 +271,9 @@ class Assembly:
         seed, shares = self._settings.seed, self._shares
         moved: dict[str, str] = {}
         if self._has_small_blocks or self._is_fitted:
-            own = queries.thread_sizes(utterances.filter(utterances.file_split.isnull()))
-            sizes = {row["thread"]: row["utterances"] for row in fetch_rows(self._engine, own)}
+            own = utterances.filter(utterances.file_split.isnull())
+            rows = fetch_rows(self._engine, own.group_by("thread").agg(utterances=own.count()))
+            sizes = {row["thread"]: row["utterances"] for row in rows}
             moved = (apportion if self._has_small_blocks else hold_out)(sizes, shares, seed)
             if moved and self._has_small_blocks:
                 utterances = queries.join_blocks(utterances, moved)
@@ -278,13 +283,11 @@ class Assembly:
             return
         divided = [name for name, share in zip(SPLITS, shares, strict=True) if share]
         prepared = self._engine.table(self._folder / UTTERANCES_FILE)
-        rows = fetch_rows(self._engine, queries.threads_by_split(prepared))
-        if not all_splits_filled(
-            Counter({row["split"]: row["threads"] for row in rows if row["split"] in divided}), shares
-        ):
+        threads = prepared.filter(prepared.split.isin(divided)).select("split", "thread").distinct()
+        rows = fetch_rows(self._engine, threads.group_by("split").agg(threads=threads.count()))
+        if not all_splits_filled(Counter({row["split"]: row["threads"] for row in rows}), shares):
             # A corpus this small is quickly written again.
-            own = prepared.filter(prepared.split.isin(divided)).select("thread").distinct()
-            moved = fill_empty_splits((row["thread"] for row in fetch_rows(self._engine, own)), shares, seed)
+            moved = fill_empty_splits((row["thread"] for row in fetch_rows(self._engine, threads)), shares, seed)
             self._write(queries.assign_splits(utterances, shares, seed, moved))
 
     def _warn_of_empty_splits(self, samples: Mapping[str, int]) -> None:
@@ -331,8 +334,8 @@ class Assembly:
         """
         path, pairing = self._folder / UTTERANCES_FILE, self._settings.pairing
         samples = self._engine.materialize(queries.leaked_samples(self._engine.table(path), pairing), "dropped")
-        (row,) = fetch_rows(self._engine, samples.agg(number=samples.count()))
-        if row["number"]:
+        number = self._count(samples)
+        if number:
             self._write(queries.drop_samples(self._set_aside("complete"), samples, pairing))
             written = self._engine.table(path)
             left = queries.samples(written.filter(written.split == "train"), pairing)
@@ -340,7 +343,7 @@ class Assembly:
                 raise CorpusError(
                     "All samples of train occur in validation or test. Prepare more text, or leave out --drop-leaked."
                 )
-        return int(row["number"])
+        return number
 
     def _write_vocabulary(self, side: TextSide, tokenizer: Tokenizer | None, counts: ir.Table) -> Vocabulary:
         """Write the vocabulary of a side: the tokens of a trained tokenizer, or else the most frequent words of train.

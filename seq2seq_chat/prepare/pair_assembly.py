@@ -18,9 +18,8 @@ from seq2seq_chat.prepare import queries
 from seq2seq_chat.prepare.assembly import Assembly
 from seq2seq_chat.prepare.engine import fetch_rows
 from seq2seq_chat.prepare.readers.pairs import WITHOUT_TOKENS
-from seq2seq_chat.prepare.settings import PairFilters
-from seq2seq_chat.prepare.split import SPLITS
-from seq2seq_chat.prepare.statistics import text_statistics, word_statistics
+from seq2seq_chat.prepare.settings import PrepareSettings
+from seq2seq_chat.prepare.statistics import rows_by_split, text_statistics, word_statistics
 from seq2seq_chat.prepare.subwords import tokenize_prepared
 from seq2seq_chat.prepare.tokenizing import is_ready, keeps_texts
 from seq2seq_chat.prepare.utterances import UTTERANCES_FILE
@@ -35,17 +34,17 @@ class PairAssembly(Assembly):
 
     def run(self) -> dict[str, Any]:
         """See ``Assembly.run``."""
-        settings, filters = self._settings, self._settings.filters
+        settings = self._settings
         pairs = self._pairs()
         read = self._result.total
         left_out = {
             "without_tokens": read.left_out.get(WITHOUT_TOKENS, 0),
-            "duplicates": read.conversations - self._count(pairs) if filters.drop_duplicates else 0,
+            "duplicates": read.conversations - self._count(pairs) if settings.drop_duplicates else 0,
             "max_words": 0,
             "max_ratio": 0,
         }
         self._leave_out("duplicates", left_out["duplicates"])
-        has_lengths = filters.max_words is not None or filters.max_ratio is not None
+        has_lengths = settings.max_words is not None or settings.max_ratio is not None
         tokenizers: Sequence[Tokenizer | None] = [None for _ in settings.text_sides]
         is_tokenized = all(map(is_ready, settings.tokenizers))
         if not is_tokenized:
@@ -56,7 +55,7 @@ class PairAssembly(Assembly):
             if has_lengths:
                 pairs = prepared_pairs(self._set_aside("unfiltered"), self._official is not None)
         if has_lengths:
-            pairs = pairs.mutate(problem=length_problem(pairs, filters))
+            pairs = pairs.mutate(problem=length_problem(pairs, settings))
             counts = pairs.group_by("problem").agg(pairs=pairs.count())
             problems = {row["problem"]: row["pairs"] for row in fetch_rows(self._engine, counts)}
             left_out["max_words"], left_out["max_ratio"] = problems.get("max_words", 0), problems.get("max_ratio", 0)
@@ -70,17 +69,13 @@ class PairAssembly(Assembly):
         return self._statistics(tokenizers, left_out, dropped)
 
     def _pairs(self) -> ir.Table:
-        """The pairs in the shards, without duplicates if the filters drop them."""
+        """The pairs in the shards, without duplicates if the settings drop them."""
         files = self._folder / "files.parquet"
         self._write_file_table(files, set())
         pairs = read_pairs(self._shard_table("rows"), self._engine.table(files))
-        if not self._settings.filters.drop_duplicates:
+        if not self._settings.drop_duplicates:
             return pairs
         return self._engine.materialize(drop_duplicates(pairs), "distinct")
-
-    def _count(self, pairs: ir.Table) -> int:
-        (row,) = fetch_rows(self._engine, pairs.agg(pairs=pairs.count()))
-        return int(row["pairs"])
 
     def _statistics(
         self, tokenizers: Sequence[Tokenizer | None], left_out: dict[str, int], dropped: int
@@ -88,34 +83,24 @@ class PairAssembly(Assembly):
         """Write the vocabularies and compute the statistics."""
         settings, engine = self._settings, self._engine
         prepared = engine.table(self._folder / UTTERANCES_FILE)
+        tables = {side: prepared.filter(prepared.position == position) for position, side in enumerate(_SIDES)}
         counts = {
-            side: engine.materialize(
-                queries.word_counts(prepared.filter(prepared.position == position)), f"{side}_counts"
-            )
-            for position, side in enumerate(_SIDES)
+            side: engine.materialize(queries.word_counts(table), f"{side}_counts") for side, table in tables.items()
         }
-        words: dict[str, dict[str, dict[str, int]]] = {}
+        longest = {"source": settings.encoder_steps, "target": settings.decoder_steps - 1}
+        rows: dict[str, dict[str, dict[str, int]]] = {}
         for text_side, tokenizer in zip(settings.text_sides, tokenizers, strict=True):
             joined = counts[text_side.sides[0]]
             for side in text_side.sides[1:]:
                 joined = queries.sum_counts(joined.union(counts[side]), "split", "word")
             vocabulary = self._write_vocabulary(text_side, tokenizer, joined)
-            words |= {side: word_statistics(engine, counts[side], vocabulary, self._folder) for side in text_side.sides}
-        rows: dict[tuple[str, str], dict[str, int]] = {}
-        for row in fetch_rows(engine, side_statistics(prepared, settings.encoder_steps, settings.decoder_steps)):
-            rows[row["split"], _SIDES[row["position"]]] = row
-        for side in _SIDES:
-            splits_of_side = [rows[name, side] for name in SPLITS if (name, side) in rows]
-            rows["total", side] = {
-                key: sum(row[key] for row in splits_of_side) for key in ("pairs", "words", "too_long")
-            }
+            for side in text_side.sides:
+                words = word_statistics(engine, counts[side], vocabulary, self._folder)
+                rows[side] = rows_by_split(engine, side_statistics(tables[side], longest[side]), words)
         splits: dict[str, Any] = {}
-        for name in (*SPLITS, "total"):
-            number = rows.get((name, "source"), {}).get("pairs", 0)
-            splits[name] = {"pairs": number}
-            for side in _SIDES:
-                row = rows.get((name, side), {}) | words[side].get(name, {})
-                splits[name][side] = text_statistics(row, number)
+        for name, row in rows["source"].items():
+            number = row.get("pairs", 0)
+            splits[name] = {"pairs": number, **{side: text_statistics(rows[side][name], number) for side in _SIDES}}
         source, target = settings.tokenizers
         names = {"tokenizer": source.name, "target_tokenizer": target.name}
         samples = {name: split["pairs"] for name, split in splits.items()}
@@ -166,15 +151,15 @@ def drop_duplicates(pairs: ir.Table) -> ir.Table:
     return numbered.semi_join(first, "ordinal").drop("ordinal")
 
 
-def length_problem(pairs: ir.Table, filters: PairFilters) -> ir.StringValue:
-    """The filter that leaves a pair out because of its lengths in tokens, ``max_words`` or ``max_ratio``, or null."""
+def length_problem(pairs: ir.Table, settings: PrepareSettings) -> ir.StringValue:
+    """The setting that leaves a pair out because of its lengths in tokens, ``max_words`` or ``max_ratio``, or null."""
     source, target = (pairs[f"{side}_tokens"].split(" ").length() for side in _SIDES)
     longer, shorter = ibis.greatest(source, target), ibis.least(source, target)
     problem = ibis.null("string")
-    if filters.max_ratio is not None:
-        problem = (longer / shorter > ibis.literal(filters.max_ratio, "float64")).ifelse("max_ratio", problem)
-    if filters.max_words is not None:
-        problem = (longer > filters.max_words).ifelse("max_words", problem)
+    if settings.max_ratio is not None:
+        problem = (longer / shorter > ibis.literal(settings.max_ratio, "float64")).ifelse("max_ratio", problem)
+    if settings.max_words is not None:
+        problem = (longer > settings.max_words).ifelse("max_words", problem)
     return problem
 
 
@@ -196,12 +181,10 @@ def pair_utterances(pairs: ir.Table, *, with_tokens: bool) -> ir.Table:
     )
 
 
-def side_statistics(utterances: ir.Table, encoder_steps: int, decoder_steps: int) -> ir.Table:
-    """For each ``split`` and ``position``: pairs, words, and texts that are too long for the steps."""
-    is_source = utterances.position == 0
-    too_long = is_source.ifelse(utterances.words > encoder_steps, utterances.words + 1 > decoder_steps)
-    return utterances.group_by(["split", "position"]).agg(
+def side_statistics(utterances: ir.Table, max_words: int) -> ir.Table:
+    """For each ``split`` of the sources or of the targets: pairs, words, and texts of more than ``max_words``."""
+    return utterances.group_by("split").agg(
         pairs=utterances.count(),
         words=utterances.words.sum().cast("int64"),
-        too_long=too_long.cast("int64").sum().cast("int64"),
+        too_long=(utterances.words > max_words).cast("int64").sum().cast("int64"),
     )

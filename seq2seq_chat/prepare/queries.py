@@ -102,12 +102,6 @@ def reply_pairs(comments: ir.Table) -> ir.Table:
     return parents.join(replies, ["link", "parent"]).select("link", "key_1", "key_2")
 
 
-def paired_comments(pairs: ir.Table) -> ir.Table:
-    """The number of ``comments`` in the ``reply_pairs``."""
-    ordinals = pairs.select(ordinal="key_1").union(pairs.select(ordinal="key_2"), distinct=True)
-    return ordinals.agg(comments=ordinals.count())
-
-
 def within_splits(pairs: ir.Table, files: ir.Table, file_size: int) -> ir.Table:
     """The ``reply_pairs`` whose comments are in files of the same split, which becomes their ``file_split``.
 
@@ -187,17 +181,6 @@ def corpus_order(utterances: ir.Table) -> ir.Table:
     """The utterances sorted by split, in the order of SPLITS, and within a split in the order of the corpus."""
     number = ibis.cases(*((utterances.split == name, number) for number, name in enumerate(SPLITS)), else_=len(SPLITS))
     return utterances.order_by(number, "key_1", "key_2", "turn")
-
-
-def thread_sizes(utterances: ir.Table) -> ir.Table:
-    """The number of utterances (``utterances``) of each thread."""
-    return utterances.group_by("thread").agg(utterances=utterances.count())
-
-
-def threads_by_split(utterances: ir.Table) -> ir.Table:
-    """The number of threads (``threads``) in each split."""
-    threads = utterances.select("split", "thread").distinct()
-    return threads.group_by("split").agg(threads=threads.count())
 
 
 def over_time(utterances: ir.Table, first: float, last: float, parts: int) -> ir.Table:

@@ -75,7 +75,8 @@ class ReadResult:
         if not self.damages:
             raise TooMuchDamage("Nothing could be read.")
         raise TooMuchDamage(
-            f"{self.damages[0]}. In total, {summary}; repair them, or allow more than {max_percent:g} % (--max-bad)."
+            f"{self.damages[0].text}. In total, {summary}; repair them, or allow more than {max_percent:g} % "
+            "(--max-bad)."
         )
 
     def warn_of_empty_files(self) -> None:
@@ -131,7 +132,7 @@ class ReadResult:
             "copies": copies,
             "damaged": self.total.damaged,
             "incomplete_files": sum(report.incomplete for report in self.file_reports),
-            "damages": [str(damage) for damage in self.damages[:MAX_DAMAGES]],
+            "damages": [damage.text for damage in self.damages[:MAX_DAMAGES]],
         }
         if self.total.unpacked_bytes:
             statistics["lines"] = self.total.lines or self.total.records

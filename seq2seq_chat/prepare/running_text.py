@@ -76,7 +76,8 @@ def prepare_text(settings: RunningTextSettings, inputs: Sequence[str | Path], ou
         staging = folder / STAGING_FOLDER
         staging.mkdir()
         whole_lines = settings.tokenizer.name != "character"
-        _write_splits(divided, _split_ends(total, shares), whole_lines, staging, named)
+        ends = [int(total * sum(shares[:number]) / sum(shares)) for number in (1, 2)]
+        _write_splits(divided, [*ends, total], whole_lines, staging, named)
         if not (staging / "train.txt").stat().st_size:
             raise CorpusError("train.txt would be empty. Use a longer text, or another --split.")
         codec = _build_codec(settings, staging)
@@ -105,12 +106,6 @@ def _read_all(files: Sequence[Path]) -> Iterator[str]:
             yield (last := "\n")
         for last in read_text(file):
             yield last
-
-
-def _split_ends(total: int, split: Shares) -> list[int]:
-    """The numbers of characters up to the end of each split."""
-    train, validation, _ = split
-    return [int(total * train / sum(split)), int(total * (train + validation) / sum(split)), total]
 
 
 def _write_splits(

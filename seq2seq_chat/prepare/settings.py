@@ -22,15 +22,6 @@ DEFAULT_MAX_GAP = 10.0
 _BYTES_AND_SPECIAL_WORDS = 256 + len(SPECIAL_WORDS)
 
 
-@dataclass(frozen=True)
-class PairFilters:
-    """Which pairs are left out. Lengths are in tokens."""
-
-    max_words: int | None = None  # maximum length of a side
-    max_ratio: float | None = None  # maximum of the length of the longer side divided by that of the shorter one
-    drop_duplicates: bool = False  # keep only the first of identical pairs
-
-
 class TextSide(NamedTuple):
     """A vocabulary with its tokenizer: of both sides of the samples, or of one of them."""
 
@@ -62,7 +53,9 @@ class PrepareSettings:
     target_tokenizer: TokenizerSettings | None = None  # pairs only; None: the same
     shared_vocabulary: bool = False  # pairs only: one tokenizer and vocabulary for both sides
     target_vocabulary_size: int | None = None  # pairs only; None: the same
-    filters: PairFilters = PairFilters()  # pairs only
+    max_words: int | None = None  # pairs only: maximum length of a side in tokens
+    max_ratio: float | None = None  # pairs only: maximum of the longer side's length divided by the shorter one's
+    drop_duplicates: bool = False  # pairs only: keep only the first of identical pairs
     pairing: Pairing = "sliding"  # how the statistics count samples
     drop_leaked: bool = False  # drop the samples of train that occur in validation or test
     encoder_steps: int = 30  # for the statistics: maximum source length in words

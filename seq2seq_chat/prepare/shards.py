@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import islice
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -145,17 +145,11 @@ class Task:
         return hashlib.sha256(json.dumps(content, default=str).encode()).hexdigest()[:24]
 
 
-@dataclass
-class Damage:
-    """A damaged record that was skipped; ``incomplete`` if it is the rest of a file."""
+class Damage(NamedTuple):
+    """A damaged record that was skipped."""
 
-    file: str
-    position: str
-    reason: str
-    incomplete: bool = False
-
-    def __str__(self) -> str:
-        return f"{self.file}, {self.position}: {self.reason}" if self.position else f"{self.file}: {self.reason}"
+    text: str  # where it is, and what is wrong with it
+    incomplete: bool  # whether it is the rest of a file
 
 
 @dataclass
@@ -217,7 +211,7 @@ class TaskReport:
             if any(file_checksum(path.with_suffix("") / name) != crc32 for name, crc32 in content["files"].items()):
                 return None
             pieces = [PieceReport(**piece) for piece in content["pieces"]]
-            return cls(content["key"], pieces, [Damage(**damage) for damage in content["damages"]])
+            return cls(content["key"], pieces, [Damage(*damage) for damage in content["damages"]])
         except (OSError, ValueError, TypeError, KeyError):
             return None
 
@@ -287,7 +281,8 @@ class Shard:
         self.piece.damaged += 1
         self.piece.incomplete |= incomplete
         if incomplete or len(self.report.damages) < MAX_DAMAGES:
-            self.report.damages.append(Damage(self._name, position, reason, incomplete))
+            place = f"{self._name}, {position}" if position else self._name
+            self.report.damages.append(Damage(f"{place}: {reason}", incomplete))
 
     def close(self) -> None:
         """Write pending rows and close the file."""

@@ -20,6 +20,7 @@ of the ``first`` and the ``last`` utterance in ISO 8601.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -45,14 +46,23 @@ def split_statistics(
 ) -> dict[str, dict[str, Any]]:
     """The statistics of each split and of the entire corpus, given its ``word_statistics``."""
     table = queries.split_statistics(utterances, settings.pairing, settings.encoder_steps, settings.decoder_steps)
-    rows = {row["split"]: row for row in fetch_rows(engine, table)}
     numbers = ("conversations", "utterances", "samples")
-    rows["total"] = {key: sum(row[key] for row in rows.values()) for key in (*numbers, "words", "too_long")}
-    statistics: dict[str, dict[str, Any]] = {}
-    for name in (*SPLITS, "total"):
-        row = {**rows.get(name, {}), **words.get(name, {})}
-        statistics[name] = {key: row.get(key, 0) for key in numbers} | text_statistics(row, row.get("samples", 0))
-    return statistics
+    return {
+        name: {key: row.get(key, 0) for key in numbers} | text_statistics(row, row.get("samples", 0))
+        for name, row in rows_by_split(engine, table, words).items()
+    }
+
+
+def rows_by_split(
+    engine: QueryEngine, table: ir.Table, words: Mapping[str, Mapping[str, int]]
+) -> dict[str, dict[str, int]]:
+    """The numbers in the rows of a table by their ``split``, and their ``total``, each with its ``word_statistics``."""
+    rows: dict[str, dict[str, int]] = {row.pop("split"): row for row in fetch_rows(engine, table)}
+    total = Counter[str]()
+    for row in rows.values():
+        total.update(row)
+    rows["total"] = total
+    return {name: {**rows.get(name, {}), **words.get(name, {})} for name in (*SPLITS, "total")}
 
 
 def word_statistics(

@@ -122,19 +122,14 @@ class _Numbering:
 
 
 def _prepared_batch(columns: Mapping[str, pa.Array], conversations: Any, positions: Any) -> pa.RecordBatch:
-    arrays = [
-        columns["split"],
-        columns["thread"],
-        integers(conversations),
-        integers(positions),
-        columns["text"],
-        token_counts(columns.get("tokens", columns["text"])),
-        columns["start"],
-        columns["end"],
-    ]
-    if "tokens" not in columns:
-        return pa.RecordBatch.from_arrays(arrays, schema=PREPARED)
-    return pa.RecordBatch.from_arrays([*arrays, columns["tokens"]], schema=PREPARED_WITH_TOKENS)
+    schema = PREPARED_WITH_TOKENS if "tokens" in columns else PREPARED
+    prepared = {
+        **columns,
+        "conversation": integers(conversations),
+        "position": integers(positions),
+        "words": token_counts(columns.get("tokens", columns["text"])),
+    }
+    return pa.RecordBatch.from_arrays([prepared[name] for name in schema.names], schema=schema)
 
 
 def token_counts(tokens: pa.StringArray) -> pa.Int32Array:

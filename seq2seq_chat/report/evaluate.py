@@ -25,7 +25,6 @@ from seq2seq_chat.report.memorization import Copies, find_copies
 from seq2seq_chat.report.predictions import Predictions, evaluation_decoding, name_search, predict
 from seq2seq_chat.report.scoring import (
     Leakage,
-    ScoredRun,
     compare_with_baseline,
     ensure_comparable,
     find_leakage,
@@ -110,10 +109,8 @@ def evaluate(
         other = LoadedRun(baseline.run, baseline.snapshot, engine, decodings[1])
         others_folder = output if folder is not None else baseline.run.path / FOLDER
         others = predict(other, baseline_corpus, others_folder, limit=limit, decoding=decodings[1])
-        comparison = compare_with_baseline(
-            ScoredRun(loaded, predictions, scores),
-            ScoredRun(other, others, score_predictions(others, run.config.task, further)),
-        )
+        others_scores = score_predictions(others, run.config.task, further)
+        comparison = compare_with_baseline(run, scores, other, others_scores, others)
         comparison["decoding"] = searches[1]
     return {
         "run": run.name,
@@ -146,7 +143,11 @@ def describe_search(decoding: Decoding, limit: int | None) -> str:
 
 
 def evaluation_corpus(run: Run, data: str | Path | None = None) -> Corpus:
-    """The corpus to evaluate a run on. Raises UserError if there is none, or if it needs pairs and has none."""
+    """The corpus, or the text of a language model, to evaluate a run on.
+
+    Raises:
+        UserError: There is none, or ``data`` does not have the pairs that the run needs.
+    """
     settings = run.config.data
     corpus_file = data or settings.test or settings.validation
     if data is not None and is_pairs(settings.train) and not is_pairs(data):
@@ -155,8 +156,9 @@ def evaluation_corpus(run: Run, data: str | Path | None = None) -> Corpus:
             "Two parallel files become one with: paste SOURCE TARGET > FILE.tsv"
         )
     if corpus_file is None:
+        what = "text" if run.config.task == "language_model" else "corpus"
         raise UserError(
-            f"run {run.name} has neither a test nor a validation corpus configured; specify one with --data FILE"
+            f"run {run.name} has neither a test nor a validation {what} configured; specify one with --data FILE"
         )
     return corpus_file
 
@@ -263,20 +265,6 @@ def _distances(predictions: Predictions, distances: SentenceDistances | None, fr
     return {**dict(zip(names, values, strict=True)), "varied_samples": int(varied.sum())}
 
 
-def evaluation_text(run: Run, data: str | Path | None = None) -> str:
-    """The file to evaluate a language model on: ``data``, or its test text, or else its validation text.
-
-    Raises:
-        UserError: There is none.
-    """
-    file = data or run.config.data.test or run.config.data.validation
-    if file is None:
-        raise UserError(
-            f"run {run.name} has neither a test nor a validation text configured; specify one with --data FILE"
-        )
-    return str(file)
-
-
 def evaluate_language_model(
     run: Run, data: str | Path | None = None, snapshot: str | None = None, engine: EngineOptions = AUTO
 ) -> dict[str, Any]:
@@ -293,7 +281,7 @@ def evaluate_language_model(
     Raises:
         UserError: There is no text to evaluate on, or the run cannot be loaded.
     """
-    config, file = run.config, evaluation_text(run, data)
+    config, file = run.config, str(evaluation_corpus(run, data))
     warn_of_edits([Path(file)])
     loaded = load_language_model_engine(run, snapshot, engine)
     text = RunningText.open(file, loaded.codecs, config.data)

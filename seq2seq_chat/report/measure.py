@@ -33,7 +33,6 @@ from seq2seq_chat.report.evaluate import (
     describe_search,
     evaluate_language_model,
     evaluation_corpus,
-    evaluation_text,
     measure_leakage,
 )
 from seq2seq_chat.report.figures.model_internals import GradientNorms, gradient_by_distance, gradient_norms
@@ -282,7 +281,7 @@ def measure_text_run(run: RunMeasurements, report: Report) -> None:
 
 def _gradient_norms(run: Run, model: LanguageModel, data: str | None) -> np.ndarray | None:
     """Gradient norms by distance on passages of the text to evaluate on; None if it is too short."""
-    tokens = RunningText.open(evaluation_text(run, data), run.codecs, run.config.data).tokens
+    tokens = RunningText.open(str(evaluation_corpus(run, data)), run.codecs, run.config.data).tokens
     length = min(DISTANCE, len(tokens) // PASSAGES - 1)
     if length < 1:
         return None

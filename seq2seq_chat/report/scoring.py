@@ -263,14 +263,6 @@ def _describe_copies(metrics: dict[str, Any]) -> str:
     )
 
 
-class ScoredRun(NamedTuple):
-    """A run, its predictions of a corpus and their scores."""
-
-    loaded: LoadedRun
-    predictions: Predictions
-    scores: CorpusScores
-
-
 def ensure_comparable(run: Run, data: Corpus, baseline: Run, baseline_data: Corpus, limit: int | None) -> None:
     """Check that the scores of two runs are computed from the same samples, and any of them in the same way.
 
@@ -308,22 +300,27 @@ def _common_scores(run: Run, baseline: Run) -> list[str]:
     return [kind.key for kind in SCORES[run.config.task] if same_tokens or not kind.of_tokens]
 
 
-def compare_with_baseline(run: ScoredRun, baseline: ScoredRun) -> dict[str, Any]:
+def compare_with_baseline(
+    run: Run, scores: CorpusScores, baseline: LoadedRun, baseline_scores: CorpusScores, predictions: Predictions
+) -> dict[str, Any]:
     """Test the differences between the scores of two runs on the same samples by paired bootstrap.
+
+    Args:
+        predictions: Of the baseline.
 
     Returns:
         The ``run``, ``snapshot`` and ``step`` of the baseline, the file of its ``predictions``, and its ``scores``:
         the result of :meth:`Score.compare` for each key that both runs have in common.
     """
-    common = _common_scores(run.loaded.run, baseline.loaded.run)
+    common = _common_scores(run, baseline.run)
     return {
-        "run": baseline.loaded.run.name,
-        "snapshot": baseline.loaded.snapshot,
-        "step": baseline.loaded.step,
-        "predictions": str(baseline.predictions.path),
+        "run": baseline.run.name,
+        "snapshot": baseline.snapshot,
+        "step": baseline.step,
+        "predictions": str(predictions.path),
         "scores": {
             score.kind.key: score.compare(other)
-            for score, other in zip(run.scores.scores, baseline.scores.scores, strict=True)
+            for score, other in zip(scores.scores, baseline_scores.scores, strict=True)
             if score.kind.key in common
         },
     }

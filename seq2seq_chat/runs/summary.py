@@ -10,6 +10,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from pydantic import BaseModel, Field, NonNegativeInt
+
 from seq2seq_chat.config import ConfigError, flat_settings
 from seq2seq_chat.runs.json_lines import append_durably, finite_number, is_step, read_json_lines
 from seq2seq_chat.runs.run import Run, snapshot_step
@@ -21,44 +23,41 @@ MAX_BYTES = 32 * 2**20  # read from the end of a metrics file: more than a hundr
 NOTES_FILE = "notes.json"
 
 
-class Notes(NamedTuple):
-    """What people note about a run: a star, whether lists hide it, and a text."""
+class Notes(BaseModel, strict=True, extra="forbid"):
+    """What people note about a run."""
 
     star: bool = False
-    hidden: bool = False
+    hidden: bool = Field(False, description="whether lists leave the run out")
     text: str = ""
 
 
 def read_notes(run: Path) -> Notes:
     """The notes in a run's folder; empty ones if the file is missing or damaged."""
     try:
-        content = json.loads((run / NOTES_FILE).read_text(encoding="utf-8"))
-        notes = Notes(**content)
-    except (OSError, ValueError, TypeError, RecursionError):
+        return Notes.model_validate(json.loads((run / NOTES_FILE).read_text(encoding="utf-8")))
+    except (OSError, ValueError, RecursionError):
         return Notes()
-    is_valid = [type(value) for value in notes] == [bool, bool, str]
-    return notes if is_valid else Notes()
 
 
 def write_notes(run: Path, notes: Notes) -> None:
     """Write the notes atomically. Raises UserError if the file could not be written."""
-    write_json(run / NOTES_FILE, notes._asdict())
+    write_json(run / NOTES_FILE, notes.model_dump())
 
 
-class Summary(NamedTuple):
+class Summary(BaseModel):
     """The status of a run."""
 
     name: str
     state: State
-    step: int  # of the last metrics; 0 before the first
-    steps: int | None  # configured; None if the configuration cannot be read
-    task: str | None  # None if the configuration cannot be read
-    best_perplexity: float | None  # of the best validation, by training.best_metric; None before the first
-    best_bleu: float | None  # of the same validation of a translation
-    best_step: int | None
-    changed: float  # time of the last change, in seconds since the epoch
-    reason: str | None  # why it failed, if known
-    initialized_from: str | None  # the run and the step of its initial weights; None if they were random
+    step: NonNegativeInt = Field(description="step of the newest metrics")  # 0 before the first
+    steps: NonNegativeInt | None = Field(description="planned number of steps")  # None: the configuration is damaged
+    task: Literal["conversation", "translation", "language_model", None]  # None: the configuration is damaged
+    best_perplexity: float | None = Field(description="validation perplexity of the best weights")  # None: not yet
+    best_bleu: float | None = Field(description="validation BLEU of a translation")
+    best_step: NonNegativeInt | None
+    changed: float = Field(description="Unix time of the last write, in seconds")
+    reason: str | None = Field(description="reason of the failure")
+    initialized_from: str | None = Field(description="run and step of the initial weights; null: random ones")
     notes: Notes
 
 
@@ -96,7 +95,7 @@ def summarize(run: Run) -> Summary:
         state = end.state
     elif steps is not None and step >= steps:
         state = "finished"
-    return Summary(
+    return Summary.model_construct(  # not validated: names of folders need not be Unicode
         name=run.path.name or run.name,
         state=state,
         step=max(step, end.step) if end and state != "training" else step,
@@ -171,12 +170,12 @@ def _last_change(run: Run) -> float:
 BLEU = "best validation BLEU"  # of translations only
 
 
-class Comparison(NamedTuple):
+class Comparison(BaseModel):
     """A table with a column for each run."""
 
     runs: list[str]
-    settings: dict[str, list[Any]]  # only settings that differ
-    figures: dict[str, list[Any]]  # None if a run has no such figure
+    settings: dict[str, list[Any]] = Field(description="values of the settings that differ, in the order of the runs")
+    figures: dict[str, list[Any]] = Field(description="results of the runs")  # None if a run has no such figure
 
 
 def compare(runs: Sequence[Run]) -> Comparison:
@@ -189,7 +188,7 @@ def compare(runs: Sequence[Run]) -> Comparison:
     figures = {name: [of_run[name] for of_run in of_runs] for name in of_runs[0]}
     if set(figures[BLEU]) == {None}:
         del figures[BLEU]
-    return Comparison([run.name for run in runs], differing, figures)
+    return Comparison.model_construct(runs=[run.name for run in runs], settings=differing, figures=figures)
 
 
 def _figures(run: Run) -> dict[str, Any]:

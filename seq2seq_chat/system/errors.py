@@ -29,7 +29,7 @@ class MissingPackage(UserError):
 
 @contextmanager
 def explain_missing_packages(purpose: str) -> Iterator[None]:
-    """Imports of modules that need :data:`EVALUATION_PACKAGES`.
+    """Imports of :data:`EVALUATION_PACKAGES`, or of modules that need them.
 
     Args:
         purpose: What they are for, to begin a sentence.

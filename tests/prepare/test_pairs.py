@@ -23,7 +23,7 @@ from seq2seq_chat.prepare import pipeline, utterances
 from seq2seq_chat.prepare.pipeline import prepare
 from seq2seq_chat.prepare.read_result import TooMuchDamage
 from seq2seq_chat.prepare.readers.lines import LinesSettings
-from seq2seq_chat.prepare.settings import PairFilters, PrepareSettings
+from seq2seq_chat.prepare.settings import PrepareSettings
 from seq2seq_chat.text.tokenizers import Tokenizer, TokenizerSettings, create_tokenizer, train_tokenizer
 from seq2seq_chat.text.vocabulary import SPECIAL_WORDS, Vocabulary
 from tests.prepare.oracle import SPLITS, oracle_split
@@ -44,7 +44,17 @@ PACKERS: dict[str, Callable[[bytes], bytes]] = {
     ".zst": zstandard.compress,
 }
 THIRDS = (1, 1, 1)
-EVERY_PAIR = PairFilters()
+
+
+class Filters(NamedTuple):
+    """Which pairs are left out."""
+
+    max_words: int | None = None
+    max_ratio: float | None = None
+    drop_duplicates: bool = False
+
+
+EVERY_PAIR = Filters()
 
 
 # ---- the oracle ------------------------------------------------------------------------------------------------------
@@ -91,7 +101,7 @@ def oracle_text(text: str, tokenizer: Tokenizer) -> tuple[str, tuple[str, ...]]:
 def oracle(
     rows: Sequence[tuple[str, str] | None],
     tokenizers: tuple[Tokenizer, Tokenizer],
-    filters: PairFilters = EVERY_PAIR,
+    filters: Filters = EVERY_PAIR,
     shares: tuple[float, float, float] = THIRDS,
     by_text: bool = False,
 ) -> Result:
@@ -183,8 +193,9 @@ def check_statistics(
         assert leakage["targets"] == sum(pair.target_tokens in targets for pair in splits[name])
 
 
-def pair_settings(**options: Any) -> PrepareSettings:
-    return PrepareSettings("pairs", **{"pairing": "alternating", "split": THIRDS, "jobs": 1, **options})
+def pair_settings(filters: Filters = EVERY_PAIR, **options: Any) -> PrepareSettings:
+    defaults = {"pairing": "alternating", "split": THIRDS, "jobs": 1, **filters._asdict()}
+    return PrepareSettings("pairs", **{**defaults, **options})
 
 
 # ---- columns and parallel files --------------------------------------------------------------------------------------
@@ -200,9 +211,7 @@ rows = st.one_of(
     st.lists(texts, max_size=4).map(lambda columns: "\t".join(columns).encode()),
     st.sampled_from([b"", b"\t", b"a\t\xff", b"\xc3\tb", b"a\tb\tc"]),
 )
-filters = st.builds(
-    PairFilters, st.sampled_from([None, 1, 2, 3]), st.sampled_from([None, 1.0, 1.5, 2.0]), st.booleans()
-)
+filters = st.builds(Filters, st.sampled_from([None, 1, 2, 3]), st.sampled_from([None, 1.0, 1.5, 2.0]), st.booleans())
 
 
 @settings(deadline=None, max_examples=8, suppress_health_check=[HealthCheck.too_slow])
@@ -329,7 +338,7 @@ def test_official_split_and_duplicates(tmp_path: Path) -> None:
     write(folder, "a\tb\na\tb\na\tc\nd\te\n", "train.tsv")
     write(folder, "a\tb\na\tb\n", "dev.tsv")
     write(folder, "f\tb\n", "x.test.tsv")
-    options = {"split": None, "filters": PairFilters(drop_duplicates=True), "tokenizer": WORDS}
+    options = {"split": None, "filters": Filters(drop_duplicates=True), "tokenizer": WORDS}
     statistics: Any = prepare(pair_settings(**options), [folder], tmp_path / "out")
     assert [(tmp_path / "out" / f"{name}.tsv").read_text() for name in SPLITS] == [
         "a\tb\na\tc\nd\te\n",
@@ -351,10 +360,10 @@ def test_official_split_and_duplicates(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("tokenizers", "shared", "filters"),
     [
-        ((SUBWORDS, None), False, PairFilters()),
-        ((SUBWORDS, None), True, PairFilters(max_words=12, max_ratio=1.9, drop_duplicates=True)),
-        ((LOWERCASE, SUBWORDS), False, PairFilters(max_words=9)),
-        ((SUBWORDS, ENGLISH), False, PairFilters(max_ratio=2.5)),
+        ((SUBWORDS, None), False, Filters()),
+        ((SUBWORDS, None), True, Filters(max_words=12, max_ratio=1.9, drop_duplicates=True)),
+        ((LOWERCASE, SUBWORDS), False, Filters(max_words=9)),
+        ((SUBWORDS, ENGLISH), False, Filters(max_ratio=2.5)),
     ],
 )
 def test_subwords(
@@ -362,7 +371,7 @@ def test_subwords(
     monkeypatch: pytest.MonkeyPatch,
     tokenizers: tuple[TokenizerSettings, TokenizerSettings | None],
     shared: bool,
-    filters: PairFilters,
+    filters: Filters,
 ) -> None:
     monkeypatch.setattr(utterances, "_ROWS_PER_GROUP", 64)  # several groups
     source, target = tokenizers[0], tokenizers[1] or tokenizers[0]
@@ -375,7 +384,7 @@ def test_subwords(
     # The tokenizers are trained on train as it is before pairs are left out because of their lengths.
     plain = tuple(create_tokenizer(WORDS if name is SUBWORDS else name) for name in (source, target))
     by_text = source is SUBWORDS
-    train = oracle(rows, plain, PairFilters(drop_duplicates=filters.drop_duplicates), by_text=by_text).splits["train"]
+    train = oracle(rows, plain, Filters(drop_duplicates=filters.drop_duplicates), by_text=by_text).splits["train"]
     files: list[Tokenizer] = []
     for side, (name, prefix, size) in enumerate(((source, "", 300), (target, "target_", 300 if shared else 290))):
         if name is not SUBWORDS:
@@ -388,7 +397,7 @@ def test_subwords(
         vocabulary = Vocabulary.load(file.with_name(file.name.replace("tokenizer.json", "vocabulary.txt")))
         assert vocabulary.words[4:] == list(files[-1].tokens or ())
     expected = oracle(rows, (files[0], files[1]), filters, by_text=by_text)
-    assert [any(expected.left_out.values()), any(expected.splits.values())] == [filters != PairFilters(), True]
+    assert [any(expected.left_out.values()), any(expected.splits.values())] == [filters != Filters(), True]
     for name, pairs in expected.splits.items():
         text = "".join(f"{pair.source}\t{pair.target}\n" for pair in pairs)
         assert (tmp_path / "out" / f"{name}.tsv").read_text() == text
@@ -489,8 +498,8 @@ def test_output_of_another_corpus_is_replaced(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        {"tokenizer": UNICODE, "filters": PairFilters(9, 1.1, True)},
-        {"tokenizer": SUBWORDS, "target_tokenizer": ENGLISH, "filters": PairFilters(max_words=9)},
+        {"tokenizer": UNICODE, "filters": Filters(9, 1.1, True)},
+        {"tokenizer": SUBWORDS, "target_tokenizer": ENGLISH, "filters": Filters(max_words=9)},
         pytest.param({"shared_vocabulary": True, "split": None, "drop_leaked": True}, marks=pytest.mark.nightly),
     ],
 )
@@ -509,7 +518,7 @@ def test_more_pairs_than_memory(tmp_path: Path) -> None:
     """The engine sorts pairs that it has written itself."""
     words = "".join(f" word{n}" for n in range(12))
     content = "".join(f"a{n % 300_000}{words}\tb{n % 300_000}{words}\n" for n in range(450_000))
-    settings = pair_settings(tokenizer=UNICODE, filters=PairFilters(drop_duplicates=True), memory="300MB", jobs=2)
+    settings = pair_settings(tokenizer=UNICODE, filters=Filters(drop_duplicates=True), memory="300MB", jobs=2)
     statistics: Any = prepare(settings, [write(tmp_path, content)], tmp_path / "out")
     assert statistics["total"]["pairs"] == 300_000
     assert statistics["left_out"]["duplicates"] == 150_000

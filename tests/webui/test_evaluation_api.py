@@ -139,7 +139,6 @@ def test_invalid_evaluations(client: FlaskClient) -> None:
 def test_voting_works_without_the_packages_of_statistics(
     client: FlaskClient, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delitem(sys.modules, "seq2seq_chat.report.votes.statistics", raising=False)
     monkeypatch.setitem(sys.modules, "choix", None)  # cannot be imported
     assert vote(client, name, next_pair(client, name)["item"], "left").status_code == 200
     assert "needs the package choix" in error_of(client.get(f"/api/evaluations/{name}"), 503)

@@ -11,6 +11,7 @@ words. All other files are parsed with lxml, which gives the same sentences or a
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass, replace
 from typing import Any
@@ -107,7 +108,7 @@ def parse_sentences(content: bytes) -> Sentences:
         for element in sentence.iter("w", "time"):
             index += 1
             if element.tag == "time":
-                seconds = _seconds_or_nan(element.get("value", "").encode())
+                seconds = parse_time(element.get("value", "").encode())
                 times.append((index, seconds, element.get("id", "").endswith("S")))
                 continue
             if not words:
@@ -221,20 +222,15 @@ def _parse_times(body: bytes, codes: Array, opening: Array, closing: Array) -> t
     if not is_usual.all():
         for index in np.flatnonzero(~is_usual.all(axis=1)).tolist():
             identifier, value = _TIME_TAG.fullmatch(body, opening[index], closing[index] + 1).groups()  # type: ignore[union-attr]
-            is_start[index], values[index] = identifier.endswith(b"S"), _seconds_or_nan(value)
+            is_start[index], values[index] = identifier.endswith(b"S"), parse_time(value)
     return is_start, values
 
 
-def _seconds_or_nan(value: bytes) -> float:
-    seconds = parse_time(value)
-    return np.nan if seconds is None else seconds
-
-
-def parse_time(value: bytes) -> float | None:
-    """The seconds of a time such as 00:01:02,345 or 0:01:2.5, or None if it is invalid."""
+def parse_time(value: bytes) -> float:
+    """The seconds of a time such as 00:01:02,345 or 0:01:2.5; NaN if it is invalid."""
     match = _TIME_VALUE.fullmatch(value.strip())
     if match is None:
-        return None
+        return math.nan
     hours, minutes, seconds, fraction = match.groups()
     milliseconds = int(((fraction or b"") + b"000")[:3])
     return ((int(hours) * 3600 + int(minutes) * 60 + int(seconds)) * 1000 + milliseconds) / 1000

@@ -9,87 +9,82 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from typing import Any, NamedTuple, get_args
+from typing import Annotated, get_args
 
-import choix
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import binomtest, norm
+from pydantic import BaseModel, Field, NonNegativeInt
 
-from seq2seq_chat.metrics.scores import RESAMPLES, SEED, confidence_interval
 from seq2seq_chat.report.votes.evaluation import Outcome, System, Vote
 from seq2seq_chat.system.tables import NO_VALUE, format_table
 
 POWER = 0.8  # of the number of votes that would settle a comparison
 PRIOR = 1.0  # votes without a preference that are added to each pair, so that strengths are finite
 
-Interval = tuple[float, float]
+Interval = Annotated[list[float], Field(min_length=2, max_length=2, description="95 % interval")]
 
 
-class Proportion(NamedTuple):
-    """A share of votes, its 95 % interval by Wilson (1927), and the p-value of a two-sided sign test against 1/2."""
+class HiddenSystem(BaseModel):
+    """What has replied; revealed by a vote."""
+
+    run: str
+    step: int | None
+    decoding: str
+
+    __str__ = System.__str__
+
+
+class Share(BaseModel):
+    """A share of votes."""
 
     share: float
-    interval: Interval
-    p_value: float
+    interval: Interval  # by Wilson (1927)
+    p_value: float  # of a two-sided sign test against 1/2
 
 
-class PairResult(NamedTuple):
-    """The votes on two systems."""
+class PairStatistics(BaseModel):
+    """The votes on a pair of systems."""
 
-    first: System
-    second: System
-    wins: int  # of the first
-    losses: int
-    both_good: int
-    both_bad: int
-
-    @property
-    def votes(self) -> int:
-        """The number of votes."""
-        return self.wins + self.losses + self.both_good + self.both_bad
-
-    @property
-    def win_rate(self) -> Proportion | None:
-        """The share of wins among votes with a preference; None if there are none."""
-        return proportion(self.wins, self.wins + self.losses)
-
-    @property
-    def missing_votes(self) -> int | None:
-        """About how many more votes settle which system is better; see :func:`missing_votes`."""
-        return missing_votes(self.wins, self.losses, self.votes)
+    first: HiddenSystem
+    second: HiddenSystem
+    wins: NonNegativeInt  # of the first
+    losses: NonNegativeInt
+    both_good: NonNegativeInt
+    both_bad: NonNegativeInt
+    win_rate: Share | None  # wins among votes with a preference; None if there are none
+    missing_votes: NonNegativeInt | None = Field(description="0: settled; null: no difference so far")
 
 
-class Strength(NamedTuple):
-    """The strength of a system: log-odds of winning against the average of the systems, in nats."""
+class SystemStrength(BaseModel):
+    """The strength of a system."""
 
-    system: System
-    value: float
-    interval: Interval  # 95 %, by bootstrap over prompts
-
-
-class Agreement(NamedTuple):
-    """Agreement of judges on what several of them voted on."""
-
-    items: int  # pairs of replies with at least two judges
-    alpha: float | None  # Krippendorff's alpha: 1 if they always agree, 0 as by chance; None if it is undefined
+    system: HiddenSystem
+    value: float  # log-odds of winning against the average of the systems, in nats
+    interval: Interval  # by bootstrap over prompts
 
 
-class VoteStatistics(NamedTuple):
-    """All statistics of votes."""
+class JudgeAgreement(BaseModel):
+    """The agreement of judges, by Krippendorff's alpha."""
 
-    votes: int
-    judges: dict[str, int]  # votes of each judge
-    pairs: list[PairResult]
-    strengths: list[Strength]  # strongest first
-    left: Proportion | None  # of votes with a preference, those for the left side
-    agreement: Agreement
+    items: NonNegativeInt  # pairs of replies with at least two judges
+    alpha: float | None  # 1 if they always agree, 0 as by chance; None if it is undefined
 
 
-def vote_statistics(votes: Sequence[Vote]) -> VoteStatistics:
-    """All statistics of votes, which are distinct."""
+class EvaluationStatistics(BaseModel):
+    """The statistics of votes."""
+
+    votes: NonNegativeInt
+    judges: dict[str, NonNegativeInt]  # votes of each judge
+    pairs: list[PairStatistics]
+    strengths: list[SystemStrength]  # strongest first
+    left: Share | None = Field(description="share of the left side")  # among votes with a preference
+    agreement: JudgeAgreement
+
+
+def vote_statistics(votes: Sequence[Vote]) -> EvaluationStatistics:
+    """All statistics of votes, which are distinct. Raises ModuleNotFoundError without choix, sacrebleu or scipy."""
     choices = Counter(vote.choice for vote in votes)
-    return VoteStatistics(
+    return EvaluationStatistics(
         votes=len(votes),
         judges=dict(sorted(Counter(vote.judge for vote in votes).items())),
         pairs=pair_results(votes),
@@ -99,13 +94,15 @@ def vote_statistics(votes: Sequence[Vote]) -> VoteStatistics:
     )
 
 
-def proportion(successes: int, total: int) -> Proportion | None:
+def proportion(successes: int, total: int) -> Share | None:
     """A share of votes; None if there are no votes."""
+    from scipy.stats import binomtest
+
     if not total:
         return None
     test = binomtest(successes, total)
     interval = test.proportion_ci(method="wilson")
-    return Proportion(successes / total, (float(interval.low), float(interval.high)), float(test.pvalue))
+    return Share(share=successes / total, interval=[interval.low, interval.high], p_value=test.pvalue)
 
 
 def missing_votes(wins: int, losses: int, votes: int) -> int | None:
@@ -121,6 +118,8 @@ def missing_votes(wins: int, losses: int, votes: int) -> int | None:
     Returns:
         0 if the interval excludes 1/2 already; None if the votes show no difference.
     """
+    from scipy.stats import norm
+
     rate = proportion(wins, wins + losses)
     if rate is None or wins == losses:
         return None
@@ -131,23 +130,40 @@ def missing_votes(wins: int, losses: int, votes: int) -> int | None:
     return math.ceil(needed * votes / (wins + losses)) - votes
 
 
-def pair_results(votes: Sequence[Vote]) -> list[PairResult]:
+def pair_results(votes: Sequence[Vote]) -> list[PairStatistics]:
     """The votes on each pair of systems, most votes first."""
     counts: defaultdict[tuple[System, System], Counter[Outcome]] = defaultdict(Counter)
     for vote in votes:
         counts[vote.systems][vote.outcome] += 1
-    results = [
-        PairResult(*systems, *(count[outcome] for outcome in get_args(Outcome))) for systems, count in counts.items()
+    return [
+        PairStatistics(
+            first=_hidden(first),
+            second=_hidden(second),
+            wins=count["first"],
+            losses=count["second"],
+            both_good=count["both_good"],
+            both_bad=count["both_bad"],
+            win_rate=proportion(count["first"], count["first"] + count["second"]),
+            missing_votes=missing_votes(count["first"], count["second"], count.total()),
+        )
+        for (first, second), count in sorted(counts.items(), key=lambda pair: (-pair[1].total(), *map(str, pair[0])))
     ]
-    return sorted(results, key=lambda result: (-result.votes, str(result.first), str(result.second)))
 
 
-def strengths(votes: Sequence[Vote]) -> list[Strength]:
+def _hidden(system: System) -> HiddenSystem:
+    return HiddenSystem(**system._asdict())
+
+
+def strengths(votes: Sequence[Vote]) -> list[SystemStrength]:
     """Bradley–Terry strengths, strongest first: P(i wins against j) = e^(s_i - s_j) / (1 + e^(s_i - s_j)).
 
     Each pair of systems gets :data:`PRIOR` additional votes without a preference. The intervals come from resampling
     prompts, since votes on the same replies are not independent.
     """
+    import choix
+
+    from seq2seq_chat.metrics.scores import RESAMPLES, SEED, confidence_interval
+
     systems = sorted({system for vote in votes for system in vote.systems}, key=str)
     if not systems:
         return []
@@ -158,8 +174,10 @@ def strengths(votes: Sequence[Vote]) -> list[Strength]:
     for row in resampled:
         counts = np.bincount(rng.integers(0, len(wins), size=len(wins)), minlength=len(wins))
         row[:] = choix.ilsr_pairwise_dense(np.tensordot(counts, wins, axes=1) + prior, initial_params=values)
-    intervals = map(confidence_interval, resampled.T)
-    results = map(Strength, systems, map(float, values), intervals)
+    results = [
+        SystemStrength(system=_hidden(system), value=value, interval=list(confidence_interval(column)))
+        for system, value, column in zip(systems, values, resampled.T, strict=True)
+    ]
     return sorted(results, key=lambda strength: -strength.value)
 
 
@@ -176,7 +194,7 @@ def _wins_by_prompt(votes: Sequence[Vote], systems: Sequence[System]) -> npt.NDA
     return wins
 
 
-def agreement(votes: Sequence[Vote]) -> Agreement:
+def agreement(votes: Sequence[Vote]) -> JudgeAgreement:
     """Krippendorff's alpha over the values first better, second better, both good, both bad (Krippendorff 2011).
 
     ::
@@ -190,28 +208,21 @@ def agreement(votes: Sequence[Vote]) -> Agreement:
         counts[vote.prompt, vote.systems][vote.outcome] += 1
     shared = np.array([[count[value] for value in get_args(Outcome)] for count in counts.values() if count.total() > 1])
     if not len(shared):
-        return Agreement(0, None)
+        return JudgeAgreement(items=0, alpha=None)
     sizes, values = shared.sum(axis=1), shared.sum(axis=0)
     observed = ((sizes**2 - (shared**2).sum(axis=1)) / (sizes - 1)).sum()
     expected = (values.sum() ** 2 - (values**2).sum()) / (values.sum() - 1)
-    return Agreement(len(shared), float(1 - observed / expected) if expected else None)
+    return JudgeAgreement(items=len(shared), alpha=1 - observed / expected if expected else None)
 
 
 PAIR_HEAD = (
-    "system",
-    "against",
-    "wins",
-    "losses",
-    "both good",
-    "both bad",
-    "win rate",
-    "95 % interval",
-    "votes missing",
+    *("system", "against", "wins", "losses", "both good", "both bad"),
+    *("win rate", "95 % interval", "votes missing"),
 )
 STRENGTH_HEAD = ("system", "strength", "95 % interval")
 
 
-def pair_rows(statistics: VoteStatistics) -> list[list[str]]:
+def pair_rows(statistics: EvaluationStatistics) -> list[list[str]]:
     """A row of :data:`PAIR_HEAD` for each pair of systems."""
     rows = []
     for pair in statistics.pairs:
@@ -227,18 +238,18 @@ def pair_rows(statistics: VoteStatistics) -> list[list[str]]:
     return rows
 
 
-def strength_rows(statistics: VoteStatistics) -> list[list[str]]:
+def strength_rows(statistics: EvaluationStatistics) -> list[list[str]]:
     """A row of :data:`STRENGTH_HEAD` for each system."""
     return [
-        [str(system), f"{value:+.2f}", f"{low:+.2f} to {high:+.2f}"]
-        for system, value, (low, high) in statistics.strengths
+        [str(one.system), f"{one.value:+.2f}", "{:+.2f} to {:+.2f}".format(*one.interval)]
+        for one in statistics.strengths
     ]
 
 
-def notes(statistics: VoteStatistics) -> list[str]:
+def notes(statistics: EvaluationStatistics) -> list[str]:
     """Sentences on judges, their agreement, and whether they prefer a side."""
     judges = ", ".join(f"{judge} ({count:,})" for judge, count in statistics.judges.items())
-    items, alpha = statistics.agreement
+    items, alpha = statistics.agreement.items, statistics.agreement.alpha
     shared = f"Votes of several judges: {items:,} {'pair' if items == 1 else 'pairs'} of replies"
     lines = [f"judges: {judges}", f"{shared}, Krippendorff's alpha {alpha:.2f}" if alpha is not None else shared]
     if statistics.left is not None:
@@ -249,37 +260,15 @@ def notes(statistics: VoteStatistics) -> list[str]:
     return lines
 
 
-def _share(proportion: Proportion | None) -> tuple[str, str]:
+def _share(proportion: Share | None) -> tuple[str, str]:
     if proportion is None:
         return NO_VALUE, NO_VALUE
     low, high = proportion.interval
     return f"{100 * proportion.share:.1f} %", f"{100 * low:.1f}–{100 * high:.1f} %"
 
 
-def format_votes(statistics: VoteStatistics) -> str:
+def format_votes(statistics: EvaluationStatistics) -> str:
     """The statistics as tables for the terminal."""
     pairs = format_table([PAIR_HEAD, *pair_rows(statistics)], "llr")
     strengths = format_table([STRENGTH_HEAD, *strength_rows(statistics)], "lr")
     return "\n\n".join([f"{statistics.votes:,} votes", pairs, strengths, "\n".join(notes(statistics))])
-
-
-def votes_as_json(statistics: VoteStatistics) -> dict[str, Any]:
-    """The statistics for JSON."""
-
-    return {
-        "votes": statistics.votes,
-        "judges": statistics.judges,
-        "pairs": [
-            {
-                **pair._asdict(),
-                "first": pair.first._asdict(),
-                "second": pair.second._asdict(),
-                "win_rate": pair.win_rate and pair.win_rate._asdict(),
-                "missing_votes": pair.missing_votes,
-            }
-            for pair in statistics.pairs
-        ],
-        "strengths": [{**one._asdict(), "system": one.system._asdict()} for one in statistics.strengths],
-        "left": statistics.left and statistics.left._asdict(),
-        "agreement": statistics.agreement._asdict(),
-    }

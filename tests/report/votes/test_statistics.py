@@ -10,6 +10,7 @@ import pytest
 
 from seq2seq_chat.report.votes.evaluation import Choice, System, Vote
 from seq2seq_chat.report.votes.statistics import (
+    JudgeAgreement,
     agreement,
     missing_votes,
     pair_results,
@@ -46,8 +47,8 @@ def test_votes_are_counted_by_system_whatever_the_side() -> None:
         (C, A, "left"),
     ]
     first, second = pair_results([vote(*choice, prompt=str(n)) for n, choice in enumerate(choices)])
-    assert first == (A, B, 2, 1, 1, 2)
-    assert (first.votes, second) == (6, (A, C, 0, 1, 0, 0))
+    counts = [(p.first.run, p.second.run, p.wins, p.losses, p.both_good, p.both_bad) for p in (first, second)]
+    assert counts == [("a", "b", 2, 1, 1, 2), ("a", "c", 0, 1, 0, 0)]
     assert vote_statistics([vote(*choice) for choice in choices]).left == proportion(3, 4)
 
 
@@ -58,7 +59,7 @@ def test_interval_of_wilson(k: int, n: int) -> None:
     half = z / (1 + z**2 / n) * math.sqrt(p * (1 - p) / n + z**2 / (4 * n**2))
     result = proportion(k, n)
     assert result is not None
-    assert result.interval == pytest.approx((max(0, center - half), min(1, center + half)), abs=1e-9)
+    assert result.interval == pytest.approx([max(0, center - half), min(1, center + half)], abs=1e-9)
     outcomes = [math.comb(n, i) / 2**n for i in range(n + 1)]
     assert result.p_value == pytest.approx(sum(o for o in outcomes if o <= outcomes[k] * (1 + 1e-7)))
     assert proportion(0, 0) is None
@@ -82,10 +83,10 @@ def test_strengths_equal_those_of_another_algorithm() -> None:
         votes += [vote(first, second, choice, str(n)) for n, choice in enumerate(choices)]
     prior = 0.5
     wins_of = np.array([[0, 9 + 1.5, 6 + 0.5], [4 + 1.5, 0, 2], [6 + 0.5, 11, 0]]) + prior * (1 - np.eye(3))
-    expected = dict(zip((A, B, C), bradley_terry(wins_of), strict=True))
+    expected = dict(zip("abc", bradley_terry(wins_of), strict=True))
     result = strengths(votes)
-    assert {one.system: one.value for one in result} == pytest.approx(expected, abs=1e-6)
-    assert [one.system for one in result] == sorted(expected, key=lambda system: -expected[system])
+    assert {one.system.run: one.value for one in result} == pytest.approx(expected, abs=1e-6)
+    assert [one.system.run for one in result] == sorted(expected, key=lambda system: -expected[system])
     for one in result:
         assert one.interval[0] < one.value < one.interval[1]
 
@@ -93,7 +94,7 @@ def test_strengths_equal_those_of_another_algorithm() -> None:
 def test_strengths_are_finite_if_a_system_always_wins() -> None:
     votes = [vote(A, other, "left", str(n)) for n in range(300) for other in (B, C)]
     best, *others = strengths(votes)
-    assert best.system == A
+    assert best.system.run == "a"
     assert all(math.isfinite(bound) for one in (best, *others) for bound in (one.value, *one.interval))
     assert strengths([]) == []
 
@@ -163,5 +164,6 @@ def test_agreement_between_judges() -> None:
     result = agreement(votes)
     assert result.items == sum(len(unit) > 1 for unit in units)
     assert result.alpha == pytest.approx(krippendorff_nominal(units))
-    assert agreement(votes[:1]) == (0, None)
-    assert agreement([vote(A, B, "left", judge=judge) for judge in ("anna", "ben")]) == (1, None)
+    assert agreement(votes[:1]) == JudgeAgreement(items=0, alpha=None)
+    unanimous = [vote(A, B, "left", judge=judge) for judge in ("anna", "ben")]
+    assert agreement(unanimous) == JudgeAgreement(items=1, alpha=None)
