@@ -146,7 +146,7 @@ def _compare_with_corpus(
             f"corpus; {searches}."
         )
         figure = draw_top_ngrams(each.profile, corpus, run.run.codecs.target.vocabulary)
-        picture = chapter.picture(f"{run.label}_ngrams_{each.label}", figure, caption)
+        picture = chapter.picture(f"{run.label}_ngrams_{each.step}", figure, caption)
         is_newest = each is run.evaluations[-1]
         chapter.add(picture if is_newest else Details(f"Most frequent words at {each.label}", [picture]))
 

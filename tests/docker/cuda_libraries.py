@@ -33,18 +33,24 @@ def compiler_folders(framework: ctypes.CDLL) -> list[str]:
     return [ctypes.string_at(pointer, length).decode() for pointer, length in words]
 
 
+def printed_version(compiler: Path) -> str | None:
+    """What a compiler prints with its exit status; None if there is no such file."""
+    if not compiler.exists():
+        return None
+    run = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=False)
+    return f"{run.stdout}{run.stderr}exit status {run.returncode}"
+
+
 def main() -> None:
     """Print everything."""
     framework = ctypes.CDLL(str(SITE / "tensorflow" / "libtensorflow_framework.so.2"))
     opened = {library: opens(framework, library) for library in OPENED_BY_TENSORFLOW}
     with open("/proc/self/maps", encoding="utf-8") as maps:
         files = {line.split()[-1] for line in maps if "/nvidia/" in line}
-    compilers = [Path(folder, "bin", "ptxas") for folder in compiler_folders(framework)]
-    ptxas = next((str(path) for path in compilers if path.exists()), None)
-    output = subprocess.run([ptxas, "--version"], capture_output=True, text=True, check=True).stdout if ptxas else ""
+    compilers = {folder: printed_version(Path(folder, "bin", "ptxas")) for folder in compiler_folders(framework)}
     installed = {each.name: each.version for each in metadata.distributions() if each.name.startswith("nvidia-")}
     build = {key: tf.sysconfig.get_build_info()[key] for key in ("cuda_version", "cudnn_version")}
-    report = {"build": build, "opened": opened, "files": sorted(files), "packages": installed, "ptxas": output}
+    report = {"build": build, "opened": opened, "files": sorted(files), "packages": installed, "ptxas": compilers}
     json.dump(report | {"gpus": len(tf.config.list_physical_devices("GPU"))}, sys.stdout)
 
 
