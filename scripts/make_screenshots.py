@@ -192,7 +192,7 @@ def compare(page: Page, site: Site) -> None:
 
 def judge(page: Page, site: Site) -> None:
     """A pair of replies of the first and the last snapshot."""
-    page.set_viewport_size({"width": 900, "height": 720})
+    page.set_viewport_size({"width": 900, "height": 760})
     snapshots = find_run(site.name, str(site.results)).snapshots()
     columns = [{"run": site.name, "snapshot": snapshot} for snapshot in (snapshots[0], snapshots[-1])]
     data = {"name": "first_and_last", "columns": columns, "prompts": [JOKE]}
@@ -217,9 +217,11 @@ def search(page: Page, site: Site) -> None:
 
 def write(page: Page, site: Site) -> None:
     """A text of a language model, with a token selected."""
+    page.set_viewport_size({"width": 1000, "height": 1000})
     site.open(page, "/write")
+    page.get_by_label("Temperature").fill("0.7")
     page.locator("#text").fill("ROMEO:")
-    page.get_by_label("Tokens", exact=True).fill("400")
+    page.get_by_label("Tokens", exact=True).fill("250")
     page.get_by_label("Seed").fill("1")
     page.keyboard.press("Control+Enter")
     page.locator("#texts").get_by_text(re.compile(r" (ms|s)$")).first.wait_for(timeout=120_000)
