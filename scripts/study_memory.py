@@ -20,7 +20,7 @@ from seq2seq_chat.data.running_text import TextBatch
 from seq2seq_chat.model.execution import share_cores
 from seq2seq_chat.model.language_model import LanguageModel
 from seq2seq_chat.report.figures.model_internals import draw_gradients_by_distance, gradient_by_distance
-from seq2seq_chat.report.figures.style import new_figure, save
+from seq2seq_chat.report.figures.style import legend_beside, new_figure, save
 from seq2seq_chat.system.tables import format_table
 from seq2seq_chat.text.vocabulary import SPECIAL_WORDS
 from seq2seq_chat.training.language_model import LanguageModelLoss
@@ -186,9 +186,7 @@ def draw_gradients(gap: int, results: Mapping[str, Result]) -> Figure:
     at_start, after_training = figure.subplots(1, 2, sharey=True)
     draw_gradients_by_distance({label: result.before for label, result in results.items()}, at_start)
     draw_gradients_by_distance({label: result.after for label, result in results.items()}, after_training)
-    for axes in (at_start, after_training):  # one legend, beside both
-        axes.get_legend().remove()
-    figure.legend(*at_start.get_legend_handles_labels(), loc="outside right upper")
+    legend_beside(figure, at_start)
     at_start.set(title="At the start", ylim=(1e-12, 1e12))
     after_training.set(title=f"After training, gap of {gap}", ylabel=None)
     return figure

@@ -1,6 +1,7 @@
 """Packaging files are consistent, public names exist, and run.sh installs the environment or says what is missing."""
 
 import ast
+import faulthandler
 import json
 import os
 import re
@@ -127,6 +128,7 @@ def test_the_wheel_alone_trains_chats_serves_and_exports(wheel: Path, tmp_path: 
     """With the newest packages that setup.py allows, in an empty environment, and without a checkout."""
     if installer == "uv" and shutil.which("uv") is None:
         pytest.skip("uv is not installed")
+    faulthandler.cancel_dump_traceback_later()  # all commands may take longer than a test; each has a limit of its own
     python, program = tmp_path / "venv" / "bin" / "python", tmp_path / "venv" / "bin" / "seq2seq-chat"
     venv, install = {
         "pip": ([sys.executable, "-m", "venv"], [python, "-m", "pip", "install"]),

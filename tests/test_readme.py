@@ -173,6 +173,8 @@ def test_names_and_links_in_the_text_exist(page: Path) -> None:
         assert linked.exists(), f"broken link: {target}"
         if anchor:
             assert anchor in anchors(linked), f"broken link: {target}{anchor}"
+    if page.is_relative_to(DOCS) and page != DOCS / "README.md":
+        assert re.search(r"\]\((\.\./)?README\.md\)", text), "has no way back"
 
 
 def check_inline_code(code: str) -> None:

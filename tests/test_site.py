@@ -1,5 +1,6 @@
 """The site is built without warnings: links lead somewhere, and the notebooks of docs/tutorial/ are executed."""
 
+import faulthandler
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ PRINTED = {"chatbot": "why did the neural network cross the road?", "translation
 @pytest.mark.nightly
 def test_site(tmp_path: Path) -> None:
     pytest.importorskip("sphinx", reason="needs the extra docs", exc_type=ImportError)
+    faulthandler.cancel_dump_traceback_later()  # three notebooks train; the command has a limit of its own
     command = [sys.executable, "-m", "sphinx", "-W", "-q", "-c", "docs", ".", str(tmp_path)]
     build = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False, timeout=1800)
     assert build.returncode == 0, build.stdout + build.stderr

@@ -13,7 +13,7 @@ from seq2seq_chat.metrics.ngrams import ORDERS, TOP_REPLIES, NgramProfile, diver
 from seq2seq_chat.report.figures import curves
 from seq2seq_chat.report.figures.curves import draw_divergences, draw_rank_frequency, draw_top_ngrams
 from seq2seq_chat.report.figures.model_internals import draw_gradients_by_distance
-from seq2seq_chat.report.figures.style import new_figure
+from seq2seq_chat.report.figures.style import legend_beside, new_figure
 from seq2seq_chat.report.measure import Report, RunMeasurements, sample_evenly
 from seq2seq_chat.report.page import (
     Chapter,
@@ -146,7 +146,7 @@ def _compare_with_corpus(
             f"corpus; {searches}."
         )
         figure = draw_top_ngrams(each.profile, corpus, run.run.codecs.target.vocabulary)
-        picture = chapter.picture(f"{run.label}_ngrams_{each.label}", figure, caption)
+        picture = chapter.picture(f"{run.label}_ngrams_{each.step}", figure, caption)
         is_newest = each is run.evaluations[-1]
         chapter.add(picture if is_newest else Details(f"Most frequent words at {each.label}", [picture]))
 
@@ -287,5 +287,7 @@ def text_gradients(chapter: Chapter, report: Report) -> None:
             "what is farther away."
         )
         figure = new_figure(8, 4.2)
-        draw_gradients_by_distance(dict(sample_evenly(list(norms.items()))), figure.subplots())
+        axes = figure.subplots()
+        draw_gradients_by_distance(dict(sample_evenly(list(norms.items()))), axes)
+        legend_beside(figure, axes)
         chapter.add_picture(f"{run.label}_gradients", figure, caption)

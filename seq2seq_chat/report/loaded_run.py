@@ -10,7 +10,7 @@ from seq2seq_chat.chat.chatbot import Chatbot
 from seq2seq_chat.chat.load import AUTO, EngineOptions
 from seq2seq_chat.config import Decoding
 from seq2seq_chat.runs.find import RunSnapshot
-from seq2seq_chat.runs.run import LATEST, Run, RunError, snapshot_name, snapshot_step
+from seq2seq_chat.runs.run import LATEST, Run, RunError, snapshot_step
 
 if TYPE_CHECKING:
     from seq2seq_chat.model.seq2seq import Seq2Seq
@@ -20,7 +20,7 @@ class Snapshot(NamedTuple):
     """Weights that a run has saved."""
 
     name: str  # as given to --snapshot
-    label: str  # its training steps: "0.5M"
+    label: str  # its training steps: "500,000"
 
 
 class LoadedRun:
@@ -59,15 +59,15 @@ class LoadedRun:
 
     @property
     def label(self) -> str:
-        """Training steps of the weights: "0.5M"."""
-        return snapshot_name(self.step)
+        """Training steps of the weights: "500,000"."""
+        return f"{self.step:,}"
 
 
 def available_snapshots(run: Run) -> list[Snapshot]:
     """The snapshots of a run, earliest first, then its newest checkpoint if that is newer."""
-    snapshots = [Snapshot(name, name) for name in run.snapshots()]
+    snapshots = [Snapshot(name, f"{snapshot_step(name):,}") for name in run.snapshots()]
     checkpoints = run.checkpoints()
     newest = max((snapshot_step(name) for name in run.snapshots()), default=-1)
     if checkpoints and checkpoints[-1][0] > newest:
-        snapshots.append(Snapshot(LATEST, snapshot_name(checkpoints[-1][0])))
+        snapshots.append(Snapshot(LATEST, f"{checkpoints[-1][0]:,}"))
     return snapshots

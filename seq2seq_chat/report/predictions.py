@@ -32,7 +32,7 @@ from seq2seq_chat.data.dataset import Dataset
 from seq2seq_chat.report.loaded_run import LoadedRun
 from seq2seq_chat.report.votes.evaluation import describe_decoding
 from seq2seq_chat.runs.json_lines import is_intact, read_json_lines, with_checksum
-from seq2seq_chat.runs.run import Run
+from seq2seq_chat.runs.run import Run, snapshot_name
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.lines import numbered_lines
 
@@ -119,7 +119,7 @@ def predict(
         header["backward_weights"] = loaded.chatbot.backward_bot(decoding).engine.fingerprint()
     digest = hashlib.sha256(json.dumps(header, sort_keys=True).encode()).hexdigest()[:8]
     stem = re.sub(r"[^A-Za-z0-9._-]", "_", corpus_paths(data)[0].name.removesuffix(".gz").removesuffix(".txt"))
-    path = folder / f"{loaded.label}_{stem}_{decoding.method}_{digest}.jsonl"
+    path = folder / f"{snapshot_name(loaded.step)}_{stem}_{decoding.method}_{digest}.jsonl"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with _open_exclusively(path) as file:

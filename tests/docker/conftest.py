@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import shutil
 import subprocess
@@ -60,6 +61,7 @@ def gpu_image(engine: Engine) -> Engine:
 
 def build(engine: Engine, *options: str) -> Engine:
     """Build the image on the substitute for its base."""
+    faulthandler.cancel_dump_traceback_later()  # a build may take longer than a test; each command has its own limit
     tool = os.environ[TOOL]
     subprocess.run([tool, "base", "base"], env=engine.environment, stdout=subprocess.DEVNULL, check=True, timeout=1200)
     shared = ("--network=host", "--build-arg=BASE_IMAGE=base", "--build-arg=REVISION=a-revision")

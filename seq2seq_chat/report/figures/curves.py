@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from seq2seq_chat.metrics.ngrams import ORDERS, TOP_REPLIES, NgramProfile, ngram_text
-from seq2seq_chat.report.figures.style import COLORS, label_axes, line_style, new_figure, plot_label
+from seq2seq_chat.report.figures.style import COLORS, label_axes, legend_beside, line_style, new_figure, plot_label
 from seq2seq_chat.runs.json_lines import read_json_lines
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import UserError
@@ -150,7 +150,9 @@ def draw_bleu_by_length(
             **line_style(index),
         )
     title = f"BLEU by the length of the {source}"
-    label_axes(axes, xlabel=f"length of the {source}, tokens", ylabel=score, title=title)
+    label_axes(axes, legend=False, xlabel=f"length of the {source}, tokens", ylabel=score, title=title)
+    if len(runs) > 1:
+        legend_beside(figure, axes)
     axes.set_xlim(left=0)
     axes.set_ylim(bottom=0)
     return figure
@@ -176,7 +178,7 @@ def draw_metrics(runs: Sequence[tuple[str, Sequence[tuple[int, Mapping[str, Any]
                 axes.plot(*zip(*points, strict=True), label=label, **line_style(index))
         label_axes(axes, title=title, xlabel="training steps", legend=False)
     if len(runs) > 1:
-        axes.legend()
+        legend_beside(figure, axes)
     return figure
 
 
@@ -195,7 +197,9 @@ def draw_rank_frequency(profiles: Sequence[NgramProfile]) -> Figure:
                 style = line_style(index, marker=False) | {"linewidth": 2.5 if index == 0 else 1.4}
                 axes.plot(ranks, counts[ranks - 1] / counts.sum(), label=plot_label(profile.label), **style)
         title = f"{name.capitalize()} by rank"
-        label_axes(axes, xscale="log", yscale="log", xlabel="rank", ylabel="relative frequency", title=title)
+        axes.set(xscale="log", yscale="log")
+        label_axes(axes, legend=False, xlabel="rank", ylabel="relative frequency", title=title)
+    legend_beside(figure, axes)
     return figure
 
 
@@ -249,5 +253,5 @@ def draw_divergences(
     title = "Divergence of the replies from the training corpus"
     ylabel = "Jensen–Shannon divergence, bits"
     label_axes(axes, legend=False, xlabel="training steps", ylabel=ylabel, title=title, ylim=(0, 1))
-    axes.legend(fontsize=8)
+    legend_beside(figure, axes)
     return figure

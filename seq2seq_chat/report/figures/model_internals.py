@@ -20,7 +20,14 @@ from seq2seq_chat.model.deferred import DeferredGradients
 from seq2seq_chat.model.language_model import LanguageModel
 from seq2seq_chat.model.seq2seq import Seq2Seq
 from seq2seq_chat.model.variables import variable_name
-from seq2seq_chat.report.figures.style import HEATMAP_COLORS, label_axes, line_style, new_figure, plot_label
+from seq2seq_chat.report.figures.style import (
+    HEATMAP_COLORS,
+    label_axes,
+    legend_beside,
+    line_style,
+    new_figure,
+    plot_label,
+)
 from seq2seq_chat.report.loaded_run import LoadedRun
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.text.vocabulary import EOS, GO
@@ -86,7 +93,7 @@ def draw_gradients_by_step(norms: Mapping[str, Mapping[str, Sequence[float]]], l
             axes.plot(steps[values > 0], values[values > 0], label=plot_label(label), **style)
         title, ylabel = f"{part.capitalize()}: gradient norm by time step", "gradient norm at the cell's gates"
         label_axes(axes, legend=False, yscale="log", xlabel=f"{part} time step", ylabel=ylabel, title=title)
-    axes.legend(title=legend_title or None)
+    legend_beside(figure, axes, title=legend_title or None)
     return figure
 
 
@@ -101,7 +108,7 @@ def draw_gradients_by_distance(norms: Mapping[str, np.ndarray], axes: Axes) -> N
         style = line_style(index, marker=False)
         axes.plot(np.arange(len(values)), values / values[0], label=plot_label(label), **style)
     ylabel = "gradient norm, relative to that of the last token"
-    label_axes(axes, yscale="log", xlabel="distance, tokens", ylabel=ylabel)
+    label_axes(axes, legend=False, yscale="log", xlabel="distance, tokens", ylabel=ylabel)
 
 
 def draw_variables(variables: Sequence[VariableNorms]) -> Figure:

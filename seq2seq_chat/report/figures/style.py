@@ -69,8 +69,15 @@ def label_axes(axes: Axes, *, legend: bool = True, grid: Literal["both", "x", "y
     """Set titles, labels, scales and limits as ``Axes.set`` does, and draw a grid and a legend of what has a label."""
     axes.set(**settings)
     axes.grid(alpha=0.3, axis=grid)
+    if settings.get("xlabel", "").endswith(("step", "steps", "tokens")) and axes.get_xscale() == "linear":
+        axes.locator_params(axis="x", integer=True)
     if legend and axes.get_legend_handles_labels()[0]:
         axes.legend()
+
+
+def legend_beside(figure: Figure, axes: Axes, **settings: Any) -> None:
+    """Draw one legend for all axes of a figure, of what has a label in one of them, at their right."""
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside right upper", **settings)
 
 
 def line_style(index: int, marker: bool = True) -> dict[str, Any]:

@@ -14,9 +14,20 @@ from seq2seq_chat.chat.replies import Hypothesis
 from seq2seq_chat.config import override_decoding
 from seq2seq_chat.report.figures import replies, style
 from seq2seq_chat.report.figures.curves import draw_bleu_by_length, draw_curves, moving_average, read_curves
+from seq2seq_chat.report.figures.model_internals import draw_gradients_by_step
 from seq2seq_chat.report.loaded_run import LoadedRun
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import UserError
+
+
+def test_steps_have_integer_ticks_and_a_legend_beside_the_curves() -> None:
+    norms = {label: {"encoder": [1.0, 2.0, 4.0], "decoder": [3.0, 2.0, 1.0]} for label in ("all words", "last word")}
+    figure = draw_gradients_by_step(norms)
+    figure.draw_without_rendering()
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["all words", "last word"]
+    for axes in figure.axes:
+        assert all(tick == int(tick) for tick in axes.get_xticks())
+        assert axes.get_window_extent().x1 <= figure.legends[0].get_window_extent().x0
 
 
 def test_moving_average_by_hand() -> None:
