@@ -111,7 +111,14 @@ def test_ngrams_do_not_cross_sentences() -> None:
 
 
 def test_written_model_follows_the_format(saved: Path, trained: TrainedSent2Vec) -> None:
-    model = Sent2Vec.load(saved)
+    """Also in what our reader skips: the arguments, and the number and kind of each word."""
+    content, model = saved.read_bytes(), Sent2Vec.load(saved)
+    assert struct.unpack_from("<14id3i2q", content) == (
+        *(793712314, 12, 12, 5, 4, 1, 10, 2, 2, 4, 500, 0, 0, 100, 1e-4),
+        *(10, 10, 0, sum(trained.counts), -1),
+    )
+    for word, count in zip(model.words, trained.counts, strict=True):
+        assert word.encode() + b"\0" + struct.pack("<qb", count, 0) in content
     for sentence in ("sun rain snow", "milk", "milk unknown tea", "nothing known", ""):
         (embedded,) = model.embed([sentence])
         np.testing.assert_allclose(embedded, embed_from_bytes(saved, sentence), atol=1e-7)

@@ -144,6 +144,8 @@ def test_large_corpora_are_sampled_evenly(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(training, "_MAX_TEXTS", 30)
     assert training.sample_texts(iter(texts)) == texts[::4]
     monkeypatch.setattr(training, "_MAX_TEXTS", 10**6)
+    monkeypatch.setattr(training, "_MAX_CHARACTERS", sum(map(len, texts)))
+    assert training.sample_texts(iter(texts)) == texts
     monkeypatch.setattr(training, "_MAX_CHARACTERS", 250)
     assert training.sample_texts(iter(texts)) == texts[::2]
     assert training.sample_texts(["y" * 1000]) == ["y" * 1000]
