@@ -157,6 +157,7 @@ def test_bins_of_the_papers() -> None:
 def test_bins_with_too_few_samples_are_joined() -> None:
     assert length_bins(of_counts({3: 29, 8: 1, 12: 40, 17: 2})) == [(1, 10), (11, 17)]
     assert length_bins(of_counts({3: 2, 40: 3})) == [(1, 40)]
+    assert length_bins(of_counts({5: 30, 6: 30})) == [(1, 5), (6, 6)]
 
 
 @pytest.mark.parametrize("width", [5, 10, 20, 50, 100, 200, 500])

@@ -196,6 +196,22 @@ def test_gradients_match_finite_differences(monkeypatch: pytest.MonkeyPatch) -> 
             assert gradient[row, column] == pytest.approx(slope, rel=1e-2, abs=1e-4)
 
 
+def test_one_or_two_bigrams_of_each_sentence_are_dropped() -> None:
+    """Any of them, and never a word."""
+    arguments, sentences = Arguments(dim=1, bucket=1000), [list(range(6)), list(range(6, 10))]
+    corpus = training._Corpus.of_sentences(sentences, arguments, 10)
+    bigrams = [set(rows_of(sentence, arguments, 10)[0]) for sentence in sentences]
+    seen: list[set[int]] = [set(), set()]
+    for seed in range(40):
+        _, rows, _ = training._Trainer(arguments, np.ones(10), seed)._contexts(corpus, np.arange(10))
+        assert set(range(10)) <= set(rows.tolist())
+        for every, dropped in zip(bigrams, seen, strict=True):
+            missing = every - set(rows.tolist())
+            assert 1 <= len(missing) <= 2
+            dropped.update(missing)
+    assert seen == bigrams
+
+
 def test_frequent_words_are_subsampled_and_the_rate_falls(monkeypatch: pytest.MonkeyPatch) -> None:
     """A word of share f is a target with probability √(t / f) + t / f; the rate falls in a line over all epochs."""
     trainer = training._Trainer(Arguments(dim=2, bucket=3, t=0.1), np.array([6.0, 3.0, 1.0]), seed=1)

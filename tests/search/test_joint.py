@@ -113,6 +113,17 @@ def test_as_many_searches_start_as_fit(
     assert model.started == started
 
 
+def test_a_search_that_does_not_fit_is_divided(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of four utterances that need two rows each, three start, and all of three."""
+    monkeypatch.setattr(joint, "MAX_ROWS", 6)
+    for count in (3, 4):
+        model = CountedModel(6, STEPS, range(4))
+        searches = JointSearches(model)
+        add(searches, model, range(count), settings(beam_width=2), {})
+        searches.step()
+        assert (model.started, len(searches)) == (3, count)
+
+
 @pytest.mark.parametrize(("running", "more", "steps"), [(5, 1, 1), (6, 1, 3), (10, 2, 1), (11, 2, 3), (0, 1, 1)])
 def test_a_few_searches_wait_some_steps_for_others(
     running: int, more: int, steps: int, monkeypatch: pytest.MonkeyPatch
