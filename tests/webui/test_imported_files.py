@@ -13,7 +13,12 @@ from tests.webui.test_conversations import ANSWER
 MODEL = {"run": "gone", "snapshot": "latest"}  # a run of this server might belong to another page
 BEAM = {"method": "beam", "beam_width": 2}
 REPLY = ANSWER | {
-    **{"reply": "c d", "alternatives": [{"text": "c d", "score": -1.5}, {"text": "c", "score": -2}], "ended": True},
+    **{
+        "run": "gone",
+        "reply": "c d",
+        "alternatives": [{"text": "c d", "score": -1.5}, {"text": "c", "score": -2}],
+        "ended": True,
+    },
     **{"attention": [[0.5, 0.5], [0.25, 0.75]], "source_words": ["a", "b"], "reply_words": ["c", "d"]},
     **{"unknown_words": ["b"], "warnings": ["b is unknown"]},
 }
