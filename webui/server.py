@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 from flask import Flask
 from waitress.channel import HTTPChannel
+from waitress.parser import HTTPRequestParser
 from waitress.server import TcpWSGIServer
 from waitress.task import ErrorTask
 
@@ -249,6 +250,14 @@ class JsonErrorTask(ErrorTask):
         self.write(body)
 
 
+class UnreadRequests(HTTPRequestParser):
+    """The rest of what a client sends, in place of a request."""
+
+    def received(self, data: bytes) -> int:
+        """Take all data."""
+        return len(data)
+
+
 class Channel(HTTPChannel):
     """A connection that notices when the client leaves during a request, and limits pipelined requests.
 
@@ -269,8 +278,8 @@ class Channel(HTTPChannel):
         if not (self.is_rejected and self.close_when_flushed):
             super().handle_write()
             return
-        self._flush_exception(self._flush_some)
-        if not self.total_outbufs_len:
+        self._flush_exception(self._flush_some)  # closes the connection if the client has left
+        if self.socket is not None and not self.total_outbufs_len:
             self.close_when_flushed, self.discarded = False, 0
             self.deadline = time.monotonic() + MAX_DISCARDING_SECONDS
             with contextlib.suppress(OSError):
@@ -302,15 +311,29 @@ class Channel(HTTPChannel):
         """Whether the client has left, or at least sends no more."""
         return self.has_left or not self.connected
 
-    def received(self, data: bytes) -> bool:
-        """Parse requests; of too many, answer the first and then close the connection."""
-        is_parsed: bool = super().received(data)
-        with self.requests_lock:
-            if len(self.requests) > MAX_PIPELINED:
-                del self.requests[MAX_PIPELINED:]
-                self.requests[-1].headers["CONNECTION"] = "close"
-                self.is_rejected = True
-        return is_parsed
+    def parser_class(self, adjustments: Any) -> Any:
+        """What parses the next request; it ends with too many, which are not worth the time."""
+        if len(self.requests) < MAX_PIPELINED:
+            return HTTPRequestParser(adjustments)
+        self.requests[-1].headers["CONNECTION"] = "close"
+        self.is_rejected = True
+        return UnreadRequests(adjustments)
+
+    def service(self) -> None:
+        """Answer a request, unless the client has sent too many and left."""
+        if self.is_rejected and self._is_closed_by_client():
+            self.connected = False
+        super().service()
+        if not self.connected:
+            self.server.pull_trigger()  # which closes the connection
+
+    def _is_closed_by_client(self) -> bool:
+        try:
+            return not self.socket.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            return False
+        except (OSError, AttributeError):  # reset, or closed by the other thread
+            return True
 
     def handle_read(self) -> None:
         """Read from the connection; waitress closes it when the client has, or when it is idle for long."""

@@ -156,7 +156,7 @@ class _Trainer:
                 nats, words = self._train_step(batch, LEARNING_RATE * max(remaining, 1e-3))
                 loss, targets = loss + nats, targets + words
                 bar.update(len(batch.lengths))
-        return loss / max(targets, 1)
+        return loss / targets if targets else 0.0
 
     def _train_step(self, sentences: _Corpus, rate: float) -> tuple[float, int]:
         """One AdaGrad step; return the summed loss in nats and the number of target words."""

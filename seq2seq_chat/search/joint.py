@@ -171,7 +171,7 @@ class JointSearches:
         running = self._running
         count, rows = sum(len(one.waiting) for one in running), sum(one.utterances.rows for one in running)
         ready = min(sum(len(one.source) for one in self._waiting), self._limit - count)
-        if ready < count / 5 and self._steps_waited < _MAX_STEPS_WAITED:
+        if 5 * ready < count and self._steps_waited < _MAX_STEPS_WAITED:
             self._steps_waited += 1
             return
         self._steps_waited = 0

@@ -187,7 +187,7 @@ def candidates(request: StepRequest) -> int | None:
     edits = request.edits
     if request.sampling is not None or request.forced is not None or len(edits.penalized) or not request.k:
         return None
-    forbidden = int(np.bincount(edits.forbidden[:, 0]).max()) if len(edits.forbidden) else 0
+    forbidden = int(np.bincount(edits.forbidden[:, 0], minlength=1).max())
     return max(request.k + len(edits.banned) + forbidden, request.reported)
 
 

@@ -170,7 +170,7 @@ def beam_search(
     forced = forced_words(prefixes, batch, size.steps)
     # before the first word there is one hypothesis, not ``width`` equal ones; with groups, one in each
     first = np.arange(width) % (width // decoding.beam_groups) == 0
-    beam = empty_hypotheses(np.where(first, 0.0, NEG_INF) + np.zeros([batch, 1]), size._replace(source_steps=0))
+    beam = empty_hypotheses(np.tile(np.where(first, 0.0, NEG_INF), [batch, 1]), size._replace(source_steps=0))
     history = AttentionHistory(size, width)
     active = np.flatnonzero(np.tile(first, batch)).astype(np.int32)  # rows of the flat beam, [batch · width]
     parents, previous = active // width, np.full(len(active), GO, np.int32)

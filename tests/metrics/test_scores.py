@@ -157,11 +157,13 @@ def test_bins_of_the_papers() -> None:
 def test_bins_with_too_few_samples_are_joined() -> None:
     assert length_bins(of_counts({3: 29, 8: 1, 12: 40, 17: 2})) == [(1, 10), (11, 17)]
     assert length_bins(of_counts({3: 2, 40: 3})) == [(1, 40)]
+    assert length_bins(of_counts({5: 30, 6: 30})) == [(1, 5), (6, 6)]
 
 
-def test_characters_have_wide_bins() -> None:
-    bins = length_bins(of_counts(dict.fromkeys(range(1, 281), 10)))
-    assert [last - first + 1 for first, last in bins] == [20] * 14
+@pytest.mark.parametrize("width", [5, 10, 20, 50, 100, 200, 500])
+def test_long_sources_have_wide_bins(width: int) -> None:
+    bins = length_bins(of_counts(dict.fromkeys(range(1, 14 * width + 1), 10)))
+    assert [last - first + 1 for first, last in bins] == [width] * 14
 
 
 @given(st.lists(st.lists(st.integers(1, 400), min_size=1, max_size=300), min_size=1, max_size=3))

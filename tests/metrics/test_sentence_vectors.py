@@ -111,7 +111,14 @@ def test_ngrams_do_not_cross_sentences() -> None:
 
 
 def test_written_model_follows_the_format(saved: Path, trained: TrainedSent2Vec) -> None:
-    model = Sent2Vec.load(saved)
+    """Also in what our reader skips: the arguments, and the number and kind of each word."""
+    content, model = saved.read_bytes(), Sent2Vec.load(saved)
+    assert struct.unpack_from("<14id3i2q", content) == (
+        *(793712314, 12, 12, 5, 4, 1, 10, 2, 2, 4, 500, 0, 0, 100, 1e-4),
+        *(10, 10, 0, sum(trained.counts), -1),
+    )
+    for word, count in zip(model.words, trained.counts, strict=True):
+        assert word.encode() + b"\0" + struct.pack("<qb", count, 0) in content
     for sentence in ("sun rain snow", "milk", "milk unknown tea", "nothing known", ""):
         (embedded,) = model.embed([sentence])
         np.testing.assert_allclose(embedded, embed_from_bytes(saved, sentence), atol=1e-7)
@@ -187,6 +194,22 @@ def test_gradients_match_finite_differences(monkeypatch: pytest.MonkeyPatch) -> 
             getattr(upper, table)[row, column] += 1e-2
             slope = (loss(upper) - loss(lower)) / 2e-2
             assert gradient[row, column] == pytest.approx(slope, rel=1e-2, abs=1e-4)
+
+
+def test_one_or_two_bigrams_of_each_sentence_are_dropped() -> None:
+    """Any of them, and never a word."""
+    arguments, sentences = Arguments(dim=1, bucket=1000), [list(range(6)), list(range(6, 10))]
+    corpus = training._Corpus.of_sentences(sentences, arguments, 10)
+    bigrams = [set(rows_of(sentence, arguments, 10)[0]) for sentence in sentences]
+    seen: list[set[int]] = [set(), set()]
+    for seed in range(40):
+        _, rows, _ = training._Trainer(arguments, np.ones(10), seed)._contexts(corpus, np.arange(10))
+        assert set(range(10)) <= set(rows.tolist())
+        for every, dropped in zip(bigrams, seen, strict=True):
+            missing = every - set(rows.tolist())
+            assert 1 <= len(missing) <= 2
+            dropped.update(missing)
+    assert seen == bigrams
 
 
 def test_frequent_words_are_subsampled_and_the_rate_falls(monkeypatch: pytest.MonkeyPatch) -> None:

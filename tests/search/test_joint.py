@@ -30,9 +30,13 @@ STEPS = 4
 
 
 class CountedModel(TableModel):
-    """Counts steps; one in which the utterance ``poison`` takes part fails."""
+    """Counts steps and starts; a step in which the utterance ``poison`` takes part fails."""
 
-    calls, poison = 0, -1
+    calls, started, poison = 0, 0, -1
+
+    def start(self, source: np.ndarray, lengths: np.ndarray) -> Rows:
+        self.started += len(source)
+        return super().start(source, lengths)
 
     def step(self, rows: Rows, request: StepRequest) -> tuple[StepOutput, Rows]:
         self.calls += 1
@@ -90,6 +94,52 @@ def test_a_search_finds_what_it_finds_alone(
         searches.step()
     for utterance, decoding in enumerate(chosen):
         assert_equal(results[utterance], alone(model, utterance, decoding))
+
+
+@pytest.mark.parametrize(
+    ("widths", "limit", "started"),
+    [([1, 5], 9, 2), ([1, 6], 9, 1), ([6, 1], 9, 1), ([2, 2, 3], 9, 2), ([7, 1], 9, 1), ([1, 1, 1], 2, 2)],
+)
+def test_as_many_searches_start_as_fit(
+    widths: Sequence[int], limit: int, started: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the rows that they may need, up to six here, or one search that needs more; and by their number."""
+    monkeypatch.setattr(joint, "MAX_ROWS", 6)
+    model = CountedModel(6, STEPS, range(len(widths)))
+    searches = JointSearches(model, limit)
+    for utterance, width in enumerate(widths):
+        add(searches, model, [utterance], settings(beam_width=width), {})
+    searches.step()
+    assert model.started == started
+
+
+def test_a_search_that_does_not_fit_is_divided(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of four utterances that need two rows each, three start, and all of three."""
+    monkeypatch.setattr(joint, "MAX_ROWS", 6)
+    for count in (3, 4):
+        model = CountedModel(6, STEPS, range(4))
+        searches = JointSearches(model)
+        add(searches, model, range(count), settings(beam_width=2), {})
+        searches.step()
+        assert (model.started, len(searches)) == (3, count)
+
+
+@pytest.mark.parametrize(("running", "more", "steps"), [(5, 1, 1), (6, 1, 3), (10, 2, 1), (11, 2, 3), (0, 1, 1)])
+def test_a_few_searches_wait_some_steps_for_others(
+    running: int, more: int, steps: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two steps here, if they are less than a fifth of those that run."""
+    monkeypatch.setattr(joint, "_MAX_STEPS_WAITED", 2)
+    model, decoding = CountedModel(6, STEPS, range(20)), settings(min_length=STEPS)
+    searches = JointSearches(model)
+    add(searches, model, range(running), decoding, {})
+    searches.step()
+    add(searches, model, range(running, running + more), decoding, {})
+    taken = 0
+    while model.started < running + more:
+        searches.step()
+        taken += 1
+    assert taken == steps
 
 
 def test_fifty_searches_take_as_many_steps_as_the_longest() -> None:

@@ -271,6 +271,7 @@ def test_an_utterance_gets_the_same_alone_and_in_any_batch_and_order(
         ({"beam_width": 3}, [4, 4, 1]),
         ({"method": "sample", "n_best": 2}, [6, 3]),
         ({"beam_width": 40}, [1] * 9),
+        ({"beam_width": 40}, [1]),
     ],
     ids=str,
 )
@@ -279,7 +280,7 @@ def test_batches_have_as_many_hypotheses_as_fit(
 ) -> None:
     """At least one utterance each."""
     monkeypatch.setattr(batches, "MAX_ROWS", 12)
-    model, started = TableModel(6, 2, range(9)), []
+    model, started = TableModel(6, 2, range(sum(sizes))), []
 
     def start(source: np.ndarray, lengths: np.ndarray) -> Any:
         started.append(len(source))

@@ -142,8 +142,11 @@ def test_rare_characters_have_no_tokens() -> None:
 def test_large_corpora_are_sampled_evenly(monkeypatch: pytest.MonkeyPatch) -> None:
     texts = [f"{number} x" for number in range(100)]
     monkeypatch.setattr(training, "_MAX_TEXTS", 30)
+    assert training.sample_texts(iter(texts[:30])) == texts[:30]
     assert training.sample_texts(iter(texts)) == texts[::4]
     monkeypatch.setattr(training, "_MAX_TEXTS", 10**6)
+    monkeypatch.setattr(training, "_MAX_CHARACTERS", sum(map(len, texts)))
+    assert training.sample_texts(iter(texts)) == texts
     monkeypatch.setattr(training, "_MAX_CHARACTERS", 250)
     assert training.sample_texts(iter(texts)) == texts[::2]
     assert training.sample_texts(["y" * 1000]) == ["y" * 1000]

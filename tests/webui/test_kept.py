@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from pathlib import Path
@@ -159,6 +160,11 @@ RECORDS = [
     (RECORD | {"kind": "compare", **COMPARISON}, True),
     (RECORD | {"kind": "compare", **COMPARISON, "columns": []}, False),
     (RECORD | {"kind": "constructor", "turns": []}, False),
+    (RECORD | {"kind": None, "turns": [TURN]}, True),
+    (RECORD | {"kind": ["chat"], "turns": [TURN]}, False),
+    (RECORD | {"changed": 2026, "turns": [TURN]}, False),
+    (RECORD | {"turns": [TURN], "deep": functools.reduce(lambda inner, _: [inner], range(40), [])}, False),
+    (RECORD | {"kind": "write", "run": "writer", "fields": [""], "shown": []}, False),
     (None, False),
 ]
 
@@ -167,10 +173,11 @@ def test_files_of_another_shape_are_refused(page: Any, shared_server: str) -> No
     open_page(page, shared_server)
     script = """async (records) => {
         const { fromJson } = await import("/static/js/conversation_files.js");
+        const { KINDS } = await import("/static/js/kept.js");
         const isRead = (record) => {
             try {
                 const content = { format: "seq2seq-chat conversations", conversations: [record] };
-                return fromJson(JSON.stringify(content)).length;
+                return fromJson(JSON.stringify(content)).filter(({ kind }) => kind in KINDS).length;
             } catch (error) {
                 return error.message.startsWith("This file contains no conversations.") ? 0 : error.message;
             }

@@ -9,6 +9,7 @@ import os
 import re
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -25,6 +26,7 @@ from typing import Any
 import pytest
 from flask import Response
 from waitress.channel import HTTPChannel
+from waitress.parser import HTTPRequestParser
 
 from tests.webui.conftest import LIMITS, Serve
 from webui.app import create_app
@@ -233,6 +235,26 @@ def test_a_connection_ends_after_the_first_of_too_many_pipelined_requests(shared
         content = client.makefile("rb").read()  # until the end, which is no reset
     assert 2 <= content.count(b"HTTP/1.1 200") < 20
     assert content.rpartition(b"HTTP/1.1 200")[2].count(b"Connection: close") == 1
+
+
+def test_too_many_pipelined_requests_of_a_client_that_leaves_cost_little(
+    shared_server: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The rest of them is not even parsed, and nothing is logged."""
+    parsed: list[object] = []
+    monkeypatch.setattr(
+        "webui.server.HTTPRequestParser", lambda adjustments: parsed.append(0) or HTTPRequestParser(adjustments)
+    )
+    address = ("127.0.0.1", int(shared_server.rpartition(":")[2]))
+    for _ in range(40):
+        with socket.create_connection(address, timeout=20) as client:
+            client.sendall(REQUEST * 50)
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # close by a reset
+    with socket.create_connection(address, timeout=20) as client:
+        client.sendall(REQUEST)
+        assert client.recv(12) == b"HTTP/1.1 200"
+    assert 1 <= len(parsed) < 40 * 4
+    assert not caplog.records
 
 
 def test_a_page_that_was_closed_makes_room_for_another_follower(

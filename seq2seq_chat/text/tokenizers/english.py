@@ -90,10 +90,7 @@ def describe_marks(words: Mapping[str, Sequence[str]]) -> str:
 
 def join_lines(texts: Sequence[str]) -> str:
     """The texts as the lines of one text; line feeds within them become spaces."""
-    joined = "\n".join(texts)
-    if joined.count("\n") != len(texts) - 1:
-        joined = "\n".join([text.replace("\n", " ") for text in texts])
-    return joined
+    return "\n".join([text.replace("\n", " ") for text in texts])
 
 
 def clean_lines(texts: Sequence[str]) -> list[str]:

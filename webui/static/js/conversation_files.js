@@ -4,6 +4,7 @@ import { newId } from "./kept.js";
 import { modelLabel } from "./run_picker.js";
 
 const FORMAT = "seq2seq-chat conversations";
+const MAX_DEPTH = 30; // of a record; one in which a million lists are nested could be stored, but not searched
 
 /** "you: …" and "bot: …". */
 export function asText(conversation) {
@@ -37,7 +38,7 @@ export function fromJson(text) {
   if (content?.format !== FORMAT || !Array.isArray(content.conversations) || !content.conversations.every(isRecord)) {
     throw new Error("This file contains no conversations. Choose one that was downloaded here as JSON.");
   }
-  return content.conversations.map((record) => ({ kind: "chat", ...record, id: newId() }));
+  return content.conversations.map((record) => ({ ...record, kind: kindOf(record), id: newId() }));
 }
 
 const isString = (value) => typeof value === "string";
@@ -46,11 +47,18 @@ const isStrings = isListOf(isString);
 
 const isObject = (value) => value !== null && typeof value === "object";
 const isModel = ({ run, snapshot } = {}) => isString(run) && isString(snapshot);
+const isDecoding = (value) => isObject(value) && isString(value.method ?? "");
+const kindOf = (record) => record.kind ?? "chat"; // earlier versions kept conversations only
+
+function isShallow(value, depth = MAX_DEPTH) {
+  return !isObject(value) || (depth > 0 && Object.values(value).every((one) => isShallow(one, depth - 1)));
+}
 
 function isRecord(value) {
   try {
-    const kind = value.kind ?? "chat";
-    return isString(value.title) && !Number.isNaN(Date.parse(value.changed)) && Object.hasOwn(CHECKS, kind) && CHECKS[kind](value);
+    const { title, changed } = value;
+    const kind = kindOf(value);
+    return [title, changed, kind].every(isString) && !Number.isNaN(Date.parse(changed)) && Object.hasOwn(CHECKS, kind) && isShallow(value) && CHECKS[kind](value);
   } catch {
     return false; // a part is missing
   }
@@ -64,22 +72,24 @@ function isConversation({ turns }) {
 
 function isComparison({ columns, turns }) {
   const isResult = (result) => result === null || isString(result) || isString(result?.error) || isAnswer(result?.reply);
-  return isListOf(isModel)(columns) && isListOf(({ id, text, results }) => isString(id) && isString(text) && results.length === columns.length && isListOf(isResult)(results))(turns);
+  const isColumn = (column) => isModel(column) && isDecoding(column.decoding ?? {});
+  return isListOf(isColumn)(columns) && isListOf(({ id, text, results }) => isString(id) && isString(text) && results.length === columns.length && isListOf(isResult)(results))(turns);
 }
 
 /** Whether a value is a conversation of models, as in talk_record.js. */
 export function isTalk({ models, decoding, seed, text, replies }) {
-  return models.length === 2 && models.every(isModel) && isObject(decoding) && Number.isInteger(seed) && isString(text)
+  return models.length === 2 && models.every(isModel) && isDecoding(decoding) && Number.isInteger(seed) && isString(text)
     && replies.every((reply) => isString(reply.text) && (reply.step === null || Number.isInteger(reply.step)));
 }
 
 function isTranslation({ model, lines }) {
-  return isModel(model) && isListOf(({ source, answer }) => isString(source) && (answer === null || (isAnswer(answer) && isModel(answer.model) && isObject(answer.model.decoding) && isString(answer.label))))(lines);
+  return isModel(model) && isListOf(({ source, answer }) => isString(source) && (answer === null || (isAnswer(answer) && isModel(answer.model) && isDecoding(answer.model.decoding) && isString(answer.label))))(lines);
 }
 
 function isWriting({ run, fields, shown }) {
   const isToken = ({ text, probability, alternatives }) => isString(text) && Number.isFinite(probability) && isListOf((one) => isString(one.text) && Number.isFinite(one.probability))(alternatives);
-  return isString(run) && isStrings(fields) && isListOf(({ request, tokens, status, remark }) => isModel(request) && isString(request.prompt) && isListOf(isToken)(tokens) && isString(status) && isString(remark))(shown);
+  const isField = (value) => isString(value) && Number.isFinite(Number(value)); // a number, or nothing
+  return isString(run) && isString(fields[0]) && isListOf(isField)(fields.slice(1)) && shown.length > 0 && isListOf(({ request, tokens, status, remark }) => isModel(request) && isString(request.prompt) && isListOf(isToken)(tokens) && isString(status) && isString(remark))(shown);
 }
 
 const CHECKS = { chat: isConversation, compare: isComparison, talk: ({ talk }) => isTalk(talk), translate: isTranslation, write: isWriting };
@@ -90,12 +100,13 @@ function isTurn(turn) {
 }
 
 /** Whether it is a reply of the model as in `Conversation`. */
-const isReply = (reply) => isModel(reply) && isObject(reply.decoding) && isAnswer(reply.answer);
+const isReply = (reply) => isModel(reply) && isDecoding(reply.decoding) && isAnswer(reply.answer);
 
 function isAnswer(answer) {
   return isString(answer?.reply)
     && isListOf((one) => isString(one?.text) && Number.isFinite(one.score))(answer.alternatives)
-    && isListOf(isListOf(Number.isFinite))(answer.attention)
+    && isListOf((row) => isListOf(Number.isFinite)(row) && row.length === answer.source_words.length)(answer.attention)
+    && [0, answer.reply_words.length].includes(answer.attention.length)
     && [answer.unknown_words, answer.source_words, answer.reply_words, answer.warnings].every(isStrings)
     && Number.isFinite(answer.seconds);
 }

@@ -5,6 +5,7 @@ import { KINDS, allRecords, deleteRecord, forgetAll, pathTo, saveRecord } from "
 import { matches } from "./select_search.js";
 
 const TEXTS = new Set(["title", "text", "reply", "prompt", "source"]);
+const MAX_FILE_SIZE = 2 ** 28;
 
 /** All that people and models have written in a record. */
 function textsOf(value, key = "") {
@@ -110,6 +111,7 @@ export class ConversationList {
     const messages = [];
     for (const file of input.files) {
       try {
+        if (file.size > MAX_FILE_SIZE) throw new Error("This file is larger than 256 MiB. Choose one that was downloaded here as JSON.");
         const records = fromJson(await file.text());
         for (const record of records) await saveRecord(record);
         messages.push(`${file.name}: ${counted(records.length, "conversation")} imported.`);

@@ -123,7 +123,7 @@ const fields = () => FIELDS.map((name) => byId(name).value);
 
 function setFields({ run, fields: values }) {
   shownRun = run;
-  FIELDS.forEach((name, index) => { byId(name).value = values[index]; });
+  FIELDS.forEach((name, index) => { byId(name).value = values[index] ?? ""; });
 }
 
 function finish() {
