@@ -219,6 +219,12 @@ def anchors(page: Path) -> set[str]:
     return {"#" + re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
+def test_jupytext_opens_the_notebooks() -> None:
+    """It refuses a kernel without a name for people."""
+    for notebook in DOCS.glob("tutorial/*.md"):
+        assert "kernelspec:\n  display_name: " in notebook.read_text(encoding="utf-8"), notebook
+
+
 def test_readme_is_short_and_the_index_has_every_page() -> None:
     readme, index = README.read_text(encoding="utf-8"), (DOCS / "README.md").read_text(encoding="utf-8")
     assert len(readme.splitlines()) <= 150

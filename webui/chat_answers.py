@@ -33,6 +33,9 @@ from webui.schemas import ChatRequest, InvalidRequest, chat_reply, recent_turns
 
 Result = TypeVar("Result")
 
+SINGLE_TURN = "history: ignored, as this model reads a single turn (data.context_turns)"
+"""Pages do not show it, as they send the whole conversation to every model."""
+
 
 class ChatQuestion:
     """A request for a reply, and the model that it is for.
@@ -78,6 +81,8 @@ class ChatQuestion:
         count = len(self._history)
         if count < min(len(body.history), self._config.data.context_turns - 1):
             warnings.append(f"the conversation is too long; only its last {count} turns were sent to the model")
+        if body.history and self._config.data.context_turns == 1:
+            warnings.append(SINGLE_TURN)
         seed = self._seed if self._decoding.method == "sample" else None
         seconds = time.perf_counter() - self._started
         return chat_reply(answer, run.path.name, seed, [self.public(warning) for warning in warnings], seconds)

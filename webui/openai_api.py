@@ -31,10 +31,10 @@ openai = Blueprint("openai", __name__)
 
 
 class ContentPart(BaseModel):
-    """A part of a message."""
+    """A part of a message; those that are not of the type text are refused."""
 
-    type: Literal["text"]
-    text: Prompt
+    type: str
+    text: Prompt = ""
 
 
 class Message(BaseModel):
@@ -104,10 +104,18 @@ def completions() -> Response:
     """Reply to the last of some messages."""
     state, body = get_state(), read_body(CompletionRequest, EXAMPLE)
     run, config, snapshot = _find_model(body.model)
+    kinds = (part.type for message in body.messages if isinstance(message.content, list) for part in message.content)
+    if other := next((kind for kind in kinds if kind != "text"), None):
+        raise InvalidRequest(f"messages: models read text only; leave out the parts of the type {other[:60]!r}.")
     turns = [message for message in body.messages if message.role in ("user", "assistant")]
     if not turns or turns[-1].role != "user":
         raise InvalidRequest("messages: the last one must be of the role user.")
-    *history, text = (turn.text for turn in (turns[-1:] if config.task == "translation" else turns))
+    ignored = [name for name in body.model_extra or {} if re.fullmatch(r"\w{1,60}", name, re.ASCII)]
+    ignored += ["messages.system"] * (len(turns) < len(body.messages))
+    if len(turns) > 1 and (config.task == "translation" or config.data.context_turns == 1):
+        ignored.append("messages.history")
+        turns = turns[-1:]
+    *history, text = (turn.text for turn in turns)
     request = ChatRequest(run=run.path.name, snapshot=snapshot, text=text, history=history)
     check_task(run, config, history)
     changes = [{"decoding": body.decoding(config, index)} for index in range(body.n or 1)]
@@ -120,8 +128,6 @@ def completions() -> Response:
     else:
         futures = queue_all(questions, lambda question: question.send(state.pool.submit))
         response = json_response(completion.whole([wait_for_answer(future) for _, future in futures]))
-    ignored = [name for name in body.model_extra or {} if re.fullmatch(r"\w{1,60}", name, re.ASCII)]
-    ignored += ["messages.system"] * (len(turns) < len(body.messages))
     if ignored:
         response.headers["X-Ignored-Parameters"] = ", ".join(ignored)
     return response

@@ -39,13 +39,14 @@ def log_requests(app: Flask, file: Path) -> Iterator[None]:
 
     @app.after_request
     def log(response: Response) -> Response:
+        now = time.perf_counter()
         line = {
             "time": datetime.now(timezone.utc).isoformat(timespec="milliseconds"),
             "address": request.remote_addr,
             "method": request.method,
             "path": request.path,  # without a query
             "status": response.status_code,
-            "seconds": round(time.perf_counter() - g.get("began", time.perf_counter()), 4),
+            "seconds": round(now - g.get("began", now), 4),
         }
         handler.handle(logging.LogRecord(__name__, logging.INFO, __file__, 0, json.dumps(line), None, None))
         return response

@@ -102,7 +102,7 @@ class ChatRequest(RequestBody):
     history: list[Text] = Field(
         [],
         description="the conversation so far, oldest first: user and model in turns; empty for translation runs. If it "
-        "is too long, the oldest turns are left out, and `warnings` says so",
+        "is too long, the oldest turns are left out, and `warnings` says so, or that the model reads a single turn",
     )
     decoding: dict[str, Any] = Field({}, description="decoding settings that differ from those of the run")
     prefix: Text | Annotated[list[Text], Field(max_length=MAX_PREFIX)] = Field(

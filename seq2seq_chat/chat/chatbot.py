@@ -140,7 +140,10 @@ class Chatbot:
         Raises:
             UserError: a prefix is too long, or the model does not know all of its tokens; the run for reranking is
                 missing or was not trained for it, or the lexicon cannot be read.
+            TypeError: ``texts`` is a single text, whose characters would be taken for texts.
         """
+        if isinstance(texts, str):
+            raise TypeError("texts must be a list of texts; for a single one, write [text]")
         start = time.perf_counter()
         decoding = decoding or self.config.decoding
         reader = self.reader(decoding)

@@ -90,7 +90,7 @@ def answer_lines(
 
     Args:
         prefix: What replies start with; ``-``: lines are ``prefix<TAB>utterance``. Raises UserError for one that no
-            reply can start with.
+            reply can start with, after the replies to the lines before.
     """
     warned: set[str] = set()
     done = 0
@@ -99,9 +99,9 @@ def answer_lines(
             if not done:
                 block[0] = block[0].removeprefix(BOM_UTF8)
             lines = [line.removesuffix(b"\r") for line in block]
-            prefixes = [prefix or ""] * len(lines)
+            prefixes, error = [prefix or ""] * len(lines), None
             if prefix == "-":
-                lines, prefixes = _split_prefixes(bot, lines, done)
+                lines, prefixes, error = _split_prefixes(bot, lines, done)
             texts = [line.decode("utf-8", errors="replace") for line in lines]
             replies = bot.replies(texts, decoding, prefixes=prefixes if any(prefixes) else ())
             for line, reply in zip(lines, replies, strict=True):
@@ -116,22 +116,26 @@ def answer_lines(
                     out.write("\n")
             out.flush()  # the other program may wait for the reply before it writes the next utterance
             bar.update(len(lines))
+            if error is not None:
+                raise error
 
 
-def _split_prefixes(bot: Chatbot, lines: list[bytes], done: int) -> tuple[list[bytes], list[str]]:
-    """Divide lines of ``prefix<TAB>utterance`` into utterances and prefixes. Raises UserError that names the line."""
-    utterances, prefixes = [], []
+def _split_prefixes(bot: Chatbot, lines: list[bytes], done: int) -> tuple[list[bytes], list[str], UserError | None]:
+    """Utterances and prefixes of lines of ``prefix<TAB>utterance`` up to the first bad one, which the error names."""
+    utterances: list[bytes] = []
+    prefixes: list[str] = []
     for number, line in enumerate(lines, start=done + 1):
         prefix, tab, utterance = line.partition(b"\t")
         try:
             if not tab:
                 raise UserError("write prefix<TAB>utterance")
-            prefixes.append(prefix.decode("utf-8", errors="replace"))
-            bot.prefix_tokens(prefixes[-1])
+            text = prefix.decode("utf-8", errors="replace")
+            bot.prefix_tokens(text)
         except UserError as error:
-            raise UserError(f"line {number} of stdin: {error}") from error
+            return utterances, prefixes, UserError(f"line {number} of stdin: {error}")
         utterances.append(utterance)
-    return utterances, prefixes
+        prefixes.append(text)
+    return utterances, prefixes, None
 
 
 def _problems(bot: Chatbot, line: bytes, reply: Reply) -> Iterator[tuple[str, str]]:

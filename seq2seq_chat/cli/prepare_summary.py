@@ -93,6 +93,8 @@ def print_statistics(splits: dict[str, Any], statistics: dict[str, Any]) -> None
     if reading.get("people"):
         span = f", {reading['first'][:10]} to {reading['last'][:10]}" if "first" in reading else ""
         click.echo(f"people: {reading['people']:,}{span}")
+    for name, count in reading.get("chats", {}).items():
+        click.echo(f"  {count:,} messages: {name}")
     if any(parts := reading.get("over_time", ())):
         bars = "".join(_BARS[math.ceil(count * (len(_BARS) - 1) / max(parts))] for count in parts)
         click.echo(f"utterances over time: {bars}")

@@ -12,10 +12,13 @@ from seq2seq_chat.data.corpus_file import CorpusError
 from seq2seq_chat.data.samples import Letters, check_letters
 from seq2seq_chat.prepare.shards import MAX_DAMAGES, Damage, Piece, PieceReport, TaskReport
 from seq2seq_chat.prepare.tokenizing import keeps_texts
+from seq2seq_chat.system.lines import UTF8_REMEDY
 from seq2seq_chat.text.tokenizers import TokenizerSettings
 from seq2seq_chat.text.tokenizers.english import describe_marks
 
 logger = logging.getLogger(__name__)
+
+_SHOWN_CHATS = 10
 
 
 def warn_of_marks(words: Mapping[str, Sequence[str]]) -> None:
@@ -74,9 +77,10 @@ class ReadResult:
             return
         if not self.damages:
             raise TooMuchDamage("Nothing could be read.")
+        remedy = f" {UTF8_REMEDY}." if self.damages[0].text.endswith("is not UTF-8") else ""
         raise TooMuchDamage(
-            f"{self.damages[0].text}. In total, {summary}; repair them, or allow more than {max_percent:g} % "
-            "(--max-bad)."
+            f"{self.damages[0].text}. In total, {summary}; repair them, or allow more than {max_percent:g} % (--max-bad)."
+            f"{remedy}"
         )
 
     def warn_of_empty_files(self) -> None:
@@ -123,7 +127,8 @@ class ReadResult:
         texts as they are, ``replaced_characters`` are the line breaks and other characters that a line cannot hold.
 
         What is ``left_out``, of the corpus's ``unit``, is counted by reason, with ``examples``. If records are units,
-        they are damaged, left out or ``used``. Records of chats are messages, of ``people``, whose number is given.
+        they are damaged, left out or ``used``. Records of chats are messages, of ``people``, whose number is given;
+        ``chats`` are the largest ones in exports of several, with their numbers of messages.
         """
         statistics: dict[str, Any] = {
             "files": sum(2 if file.companion else 1 for file in self.files),
@@ -152,4 +157,6 @@ class ReadResult:
             statistics["used"] = self.total.records - damaged - sum(self.total.left_out.values())
         if self.total.people:
             statistics["people"] = len(self.total.people)
+        if len(self.total.chats) > 1:
+            statistics["chats"] = dict(sorted(self.total.chats.items(), key=lambda item: -item[1])[:_SHOWN_CHATS])
         return statistics

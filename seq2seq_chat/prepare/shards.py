@@ -172,6 +172,7 @@ class PieceReport:
     replaced: int = 0  # characters that a line of a corpus file cannot hold
     single_conversation: bool = False  # whether the file has no markers between conversations
     people: dict[str, int] = field(default_factory=dict)  # of chats: the number of messages of each
+    chats: dict[str, int] = field(default_factory=dict)  # the same of each, in exports of several
     left_out: dict[str, int] = field(default_factory=dict)  # the number of units (see RawCorpus) by reason
     examples: dict[str, list[str]] = field(default_factory=dict)  # the start of a few of those, by reason
 

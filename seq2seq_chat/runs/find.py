@@ -64,6 +64,9 @@ def find_run(name: str, results: str | Path = "results") -> Run:
     with suppress(NoSuchRun):
         damaged = match_run(name, [Run(folder) for folder in _folders(results) if _is_damaged(folder)])
         raise RunError(missing_file(damaged.path, "config.json"))
+    if inner := list_runs(name):
+        names = ", ".join(run.path.name for run in inner[-5:])
+        raise RunError(f"{name} is no run, but a folder of runs ({names}); name one of them, such as {inner[-1].path}")
     if not runs:
         raise NoSuchRun(
             f"no run {name!r}: there are no runs in {results}; train one, or specify their folder with --results"

@@ -180,7 +180,7 @@ class Trainer:
             self._role.warm_up()
             self._validate()
         self.state.schedule.settings = plan.fit(self.state.settings, self.state.step)
-        self.console.set_steps(self.state.settings.steps)
+        self.console.set_steps(self.state.settings.steps, self.state.step)
         self.console.log(plan.describe(self.state.settings, self.state.step))
         self._role.save_plan()
 

@@ -138,14 +138,19 @@ class Console:
     def start_progress(self, step: int, steps: int | None) -> None:
         """Start the progress bar at ``step`` of ``steps``; None: their number is not known yet."""
         self.log("building the graph…")
-        self._start, self._first_step, self._steps = time.monotonic(), step, steps
-        self._tracing_steps, self._tracing_seconds = 0, 0.0
+        self._steps = steps
+        self._start_clock(step)
         if sys.stderr.isatty() and _has_size(sys.stderr):
             self._bar = tqdm(total=steps, initial=step, dynamic_ncols=True, bar_format=_BAR_FORMAT)
 
-    def set_steps(self, steps: int) -> None:
-        """Change the number of steps."""
+    def _start_clock(self, step: int) -> None:
+        self._start, self._first_step = time.monotonic(), step
+        self._tracing_steps, self._tracing_seconds = 0, 0.0
+
+    def set_steps(self, steps: int, step: int) -> None:
+        """Change the number of steps after ``step``; the time left follows from how long the ones after it take."""
         self._steps = steps
+        self._start_clock(step)
         if self._bar is not None:
             self._bar.total = steps
             self._bar.refresh()

@@ -116,6 +116,11 @@ def test_terminal_shows_that_the_model_is_loading(cli: Cli, tiny_run: Path, monk
     assert answer.out.startswith("You are talking to tiny.")
 
 
+def test_a_single_text_is_no_list_of_texts(bot: Chatbot) -> None:
+    with pytest.raises(TypeError, match=r"for a single one, write \[text\]"):
+        bot.replies("hello")
+
+
 def test_sample_replies_of_a_training_run(tiny_run: Path, bot: Chatbot, corpora: Path) -> None:
     """Utterances of the validation corpus, the last time with the replies of the trained model."""
     text = (corpora / "validation.txt").read_text(encoding="utf-8").replace("<<<<<END-CONV>>>>>\n", "")

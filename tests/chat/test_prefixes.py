@@ -53,3 +53,12 @@ def test_replies_start_with_them_and_have_their_scores(cli: Cli, run: Run, engin
 )
 def test_impossible_ones(cli: Cli, run: Run, prefix: str, stdin: str, message: str, tmp_path: Path) -> None:
     assert message in cli("chat", run.path, "--prefix", prefix, stdin=stdin.encode()).error_message
+
+
+def test_lines_before_an_impossible_one_have_replies(cli: Cli, run: Run) -> None:
+    """Also where all are read at once; those after it have none."""
+    alone = cli("chat", run.path, "--prefix", "-", stdin=b"word3\tword1\n")
+    result = cli("chat", run.path, "--prefix", "-", stdin=b"word3\tword1\nword1\n\tword1\n")
+    assert alone.out.startswith("word3")
+    assert (result.out, result.status) == (alone.out, 2)
+    assert "line 2 of stdin: write prefix<TAB>utterance" in result.error_message

@@ -54,6 +54,12 @@ def test_no_unique_run(results: Path, name: str, message: str) -> None:
         find_run(name, results)
 
 
+def test_a_folder_of_runs(results: Path, tmp_path: Path) -> None:
+    newest = results / "2026-03-01_00-00-00_reddit"
+    with pytest.raises(RunError, match=rf"^{results} is no run, but a folder of runs \(.*, such as {newest}$"):
+        find_run(str(results), tmp_path / "elsewhere")
+
+
 def test_no_runs_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "config.json").touch()  # the empty name does not mean the current folder

@@ -137,6 +137,18 @@ def test_tracing_is_excluded_from_the_time_left(
     assert last.endswith("90 target tokens/s, 1:40 left")
 
 
+def test_a_new_number_of_steps_starts_the_clock_again(
+    meter: MagicMock, clock: list[float], capsys: pytest.CaptureFixture[str]
+) -> None:
+    console = Console()
+    console.start_progress(0, 100)
+    clock[0] += 50
+    console.set_steps(30, 10)
+    clock[0] += 10
+    console.log_metrics({**METRICS, "step": 20})
+    assert capsys.readouterr().out.splitlines()[-1].endswith("0:10 left")
+
+
 def test_progress_bar(
     meter: MagicMock, clock: list[float], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

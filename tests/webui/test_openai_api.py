@@ -134,6 +134,13 @@ def test_earlier_messages_are_the_history(make_client: MakeClient, tmp_path: Pat
     assert response.headers["X-Ignored-Parameters"] == "messages.system"
 
 
+def test_a_model_of_single_turns_ignores_earlier_messages(shared_client: FlaskClient, chatbot: Chatbot) -> None:
+    earlier = [{"role": "user", "content": "hello"}, {"role": "assistant", "content": "hi"}]
+    response = complete(shared_client, messages=[*earlier, {"role": "user", "content": QUESTION}])
+    assert contents(response) == [chatbot.reply(QUESTION).text]
+    assert response.headers["X-Ignored-Parameters"] == "messages.history"
+
+
 def test_other_parameters_are_ignored_and_named(shared_client: FlaskClient) -> None:
     more = {"presence_penalty": 0.5, "tools": [], "new\r\nline": 1}
     assert complete(shared_client, **more).headers["X-Ignored-Parameters"] == "presence_penalty, tools"
@@ -156,7 +163,7 @@ def test_models_are_runs_and_their_snapshots(shared_client: FlaskClient) -> None
         ({"model": "tiny:9M"}, 404, "9M"),
         ({"messages": []}, 400, "messages"),
         ({"messages": [{"role": "assistant", "content": "hello"}]}, 400, "must be of the role user"),
-        ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, 400, "messages.0.content"),
+        ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, 400, "type 'image_url'"),
         ({"messages": [{"role": "user", "content": "a" * 10_001}]}, 413, "10,000 characters"),
         ({"temperature": -1}, 400, "temperature"),
         ({"n": 33}, 400, "n"),

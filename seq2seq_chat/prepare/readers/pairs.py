@@ -176,6 +176,8 @@ def _expand(path: Path) -> list[Piece]:
         if source in sizes and target in sizes:
             size = sizes[source] + sizes[target]
             pieces.append(Piece(path, size, source, companion=path, companion_member=target))
+    if {"xl/workbook.xml", "content.xml"} & sizes.keys():
+        raise CorpusError(f"{path} is a spreadsheet. Save its table as CSV in UTF-8, and name that file.")
     if not (pieces := pieces or archive_members(path, _MEMBERS)):
         raise CorpusError(f"{path} contains no pairs of texts. Unpack it, and name the files in it.")
     return pieces

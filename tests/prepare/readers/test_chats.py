@@ -150,6 +150,26 @@ def test_several_chats_in_folders_and_archives(tmp_path: Path, prepare: Prepare)
     assert reading(tmp_path / "out")["people"] == 5
 
 
+def test_the_largest_chats_of_an_account_are_named(tmp_path: Path, prepare: Prepare) -> None:
+    message = {"type": "message", "date": "2023-03-13T09:05:00", "from": "Ada", "text": "hi"}
+    both = [message, message | {"from": "Ben"}]
+    chats: list[dict[str, Any]] = [{"name": None, "type": "personal_chat", "id": 1, "messages": both}]
+    chats += [
+        {"name": f"Chat {number}", "type": "private_group", "id": number, "messages": both * number}
+        for number in range(2, 14)
+    ]
+    chats += [{"name": "silent", "type": "private_group", "id": 20, "messages": []}]
+    chats += [{"type": "saved_messages", "id": 21, "messages": both * 20}]
+    path = tmp_path / "result.json"
+    path.write_text(json.dumps({"about": "Data of Telegram", "chats": {"list": chats}}))
+    lines = prepare(path).output.splitlines()
+    first = lines.index("  42 messages: (no name)")
+    assert lines[first - 1].startswith("people: 2")
+    assert lines[first + 1 : first + 10] == [f"  {2 * number} messages: Chat {number}" for number in range(13, 4, -1)]
+    assert "messages: " not in lines[first + 10]
+    assert "Chat 13" not in prepare(path, "--anonymize").output
+
+
 def test_mixed_chats_are_separated(tmp_path: Path, prepare: Prepare) -> None:
     path = tmp_path / "sms.xml"
     rows = [("1", 1, "a1"), ("2", 1, "b1"), ("1", 2, "a2"), ("2", 2, "b2"), ("1", 1, "a3")]

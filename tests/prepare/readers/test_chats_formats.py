@@ -182,10 +182,12 @@ EXPORTS: dict[str, tuple[str, list[tuple[str, str]], dict[str, int]]] = {
                 {"type": "service", "action": "phone_call"},
                 {"text": "", "media_type": "sticker"},
                 {"text": "caption", "photo": "a.jpg", "from": None, "from_id": "user2"},
+                {"text": "News!", "forwarded_from": "A Channel"},
+                {"text": "old news", "forwarded_from": None},
             )
         ),
         [("Ada", "look: https://a.example 😂"), ("Deleted Account", "caption")],
-        {"system": 1, "media": 1},
+        {"system": 1, "media": 1, "forwarded": 2},
     ),
     "telegram_account": (
         json.dumps(
@@ -352,9 +354,10 @@ EXPORTS: dict[str, tuple[str, list[tuple[str, str]], dict[str, int]]] = {
     "kakaotalk_windows": (
         "민수 님과 카카오톡 대화\n저장한 날짜 : 2023-03-14 11:00:00\n\n"
         "--------------- 2023년 3월 13일 월요일 ---------------\n"
-        "[민수] [오전 9:05] 안녕\n잘 지내?\n[Ben [b]] [오전 9:05] 이모티콘\n민수님이 나갔습니다.\n",
+        "[민수] [오전 9:05] 안녕\n잘 지내?\n[Ben [b]] [오전 9:05] 이모티콘\n[민수] [오전 9:05] 샵검색: #날씨\n"
+        "민수님이 나갔습니다.\n",
         [("민수", "안녕\n잘 지내?")],
-        {"media": 1, "system": 1},
+        {"media": 2, "system": 1},
     ),
     "kakaotalk_windows_en": (
         "Chat with Ada\nDate Saved : 2023-03-14 11:00:00\n\n--------------- Monday, March 13, 2023 ---------------\n"

@@ -98,6 +98,9 @@ def test_columns_are_chosen(prepare: Prepare, refuse: Callable[..., str], tmp_pa
 def test_a_damaged_archive_is_refused(refuse: Callable[..., str], tmp_path: Path) -> None:
     (tmp_path / "fra-eng.zip").write_bytes(b"PK\x03\x04" + bytes(100))
     assert "fra-eng.zip is a damaged ZIP archive" in refuse(tmp_path / "fra-eng.zip")
+    with zipfile.ZipFile(tmp_path / "pairs.xlsx", "w") as sheet:
+        sheet.writestr("xl/workbook.xml", "<workbook/>")
+    assert "pairs.xlsx is a spreadsheet. Save its table as CSV in UTF-8" in refuse(tmp_path / "pairs.xlsx")
 
 
 TMX = """<?xml version="1.0"?><!DOCTYPE tmx SYSTEM "tmx14.dtd"><!-- a memory -->

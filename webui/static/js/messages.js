@@ -15,8 +15,9 @@ export function userMessage(text) {
 export function replyMessage(answer, label, labels = labelsOf("conversation"), link = null) {
   const readable = answer.source_words.length > 0;
   const reply = readable ? answer.reply : UNREADABLE;
+  const warnings = answer.warnings.filter((text) => !text.startsWith("history: ")); // the whole conversation is sent to every model
   const text = element("p", { class: readable && reply.trim() ? "message-text" : "message-text placeholder-text", dir: "auto" }, reply.trim() ? reply : `(empty ${labels.output})`);
-  return element("div", { class: "from-model" }, text, ...answer.warnings.map(warning), readable ? explanation(answer, label, labels, link) : null);
+  return element("div", { class: "from-model" }, text, ...warnings.map(warning), readable ? explanation(answer, label, labels, link) : null);
 }
 
 /** An error in place of a reply; `retry`, if given, is called by a button. */

@@ -48,8 +48,8 @@ class ChatSettings(ReaderSettings):
 def read_chats(piece: Piece, settings: ChatSettings, shard: Shard) -> None:
     """Read the messages of an export into a shard of UTTERANCES.
 
-    The report of the piece counts the messages of each person, and those that are left out by reason. An export that
-    ends early is damaged.
+    The report of the piece counts the messages of each person and of each chat, and those that are left out by reason.
+    An export that ends early is damaged.
 
     Raises:
         CorpusError: The order of day and month is not clear.
@@ -71,11 +71,12 @@ def read_chats(piece: Piece, settings: ChatSettings, shard: Shard) -> None:
         me = frozenset(name.strip().casefold() for name in settings.me)
         unused: Counter[str] = Counter()  # messages of people
         writer = ChatWriter(piece, shard, max_gap=max_gap, me=me, separator=separator, left_out=unused)
-        people: Counter[str] = Counter()
+        people, chats = Counter[str](), Counter[str]()
         clean = _anonymizer(piece, chat_format, settings) if settings.anonymize else str
         try:
             for messages in _batches(export.messages(chat_format)):
                 people.update(message.author for message in messages)
+                chats.update(message.title for message in messages if message.title and not settings.anonymize)
                 raw = [clean(message.text.replace("\n", " ")) for message in messages]
                 texts = tokenize(raw, settings.tokenizer, shard)
                 unused[BLANK] += sum(not text.strip() for text in raw)
@@ -84,6 +85,7 @@ def read_chats(piece: Piece, settings: ChatSettings, shard: Shard) -> None:
             report.records = people.total() + export.left_out.total()
             writer.close()
             report.people = {name: count for name, count in people.items() if name}
+            report.chats = dict(chats)
             report.left_out = dict(export.left_out + unused + Counter(report.left_out))
     except DamagedFile as error:
         shard.add_damage(f"after {report.records:,} messages", str(error), incomplete=True)

@@ -31,6 +31,7 @@ class Message(NamedTuple):
     text: str
     chat: str = ""  # distinguishes the chats of an export, whose messages may be mixed
     author_id: str = ""  # distinguishes people of the same name
+    title: str = ""  # the name of its chat, in exports of several
 
 
 @dataclass(frozen=True)

@@ -24,13 +24,16 @@ Fields = dict[str, Any]
 def _read(
     message: Callable[[Fields, str], Message | str], prefixes: list[str], export: Export
 ) -> Iterator[Message | str]:
-    """Read messages, which are items of lists; the other values are names or ids of the chats that follow."""
-    chat = ""
+    """Read messages, which are items of lists; the other values are ids of the chats that follow, after their names."""
+    chat = name = title = ""
     for prefix, value in export.json_values(export.pieces[0], *prefixes):
         if prefix.endswith("item"):
-            yield message(value, chat)
+            found = message(value, chat)
+            yield found if isinstance(found, str) else found._replace(title=title)
+        elif prefix.endswith("name"):
+            name = str(value or "")
         else:
-            chat = str(value)
+            chat, title, name = str(value), name or "(no name)", ""
 
 
 # Telegram: result.json, which Telegram Desktop exports, of one chat or of a whole account
@@ -44,7 +47,9 @@ _TELEGRAM = re.compile(
     re.DOTALL,
 )
 _TELEGRAM_LISTS = [
-    f"{chats}{name}" for chats in ("", "chats.list.item.", "left_chats.list.item.") for name in ("id", "messages.item")
+    f"{chats}{name}"
+    for chats in ("", "chats.list.item.", "left_chats.list.item.")
+    for name in ("name", "id", "messages.item")
 ]
 _TELEGRAM_MEDIA = {
     *("photo", "file", "media_type", "sticker_emoji", "location_information", "contact_information", "poll"),
@@ -60,6 +65,8 @@ def _telegram(fields: Fields, chat: str) -> Message | str:
     text = "".join(part if isinstance(part, str) else str(part.get("text", "")) for part in parts)
     if not text.strip():
         return "media" if _TELEGRAM_MEDIA & fields.keys() else "empty"
+    if "forwarded_from" in fields:  # null: of an account that was deleted
+        return "forwarded"
     author = fields.get("from") or "Deleted Account"
     return Message(str(author), from_iso(str(fields.get("date", ""))), text, chat, str(fields.get("from_id") or author))
 
@@ -270,7 +277,7 @@ def _signal_name(recipient: Fields) -> str:
 
 FORMATS = (
     ChatFormat("Telegram", _TELEGRAM.match, partial(_read, _telegram, _TELEGRAM_LISTS)),
-    ChatFormat("Discord", _DISCORD.match, partial(_read, _discord, ["channel.id", "channel.name", "messages.item"])),
+    ChatFormat("Discord", _DISCORD.match, partial(_read, _discord, ["channel.id", "messages.item"])),
     ChatFormat("Discord", _DISCORD_TABLE.match, _read_discord_table),
     ChatFormat("Messenger, Instagram", _MESSENGER.match, _read_messenger, in_folders=True),
     ChatFormat("Messenger, Instagram", _ENCRYPTED.match, _read_messenger),

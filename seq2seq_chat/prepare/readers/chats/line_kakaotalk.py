@@ -87,7 +87,7 @@ _STAMPED = re.compile(  # phones
 _TABLE = re.compile(r"\ufeff?\"?Date\"?,\"?User\"?,\"?Message")
 _MEDIA = re.compile(
     r"(?:사진|동영상|\(?이모티콘\)?|음성메시지|Photos?|Videos?|Emoticons?|Stickers?|Voice Note)(?: \d+장?)?"
-    r"|(?:파일|File): .+"
+    r"|(?:파일|File|샵검색): .+"
 )
 _DELETED = re.compile(r"삭제된 메시지입니다\.?|(?:This message was deleted|Deleted message)\.?")
 _CALL = re.compile(
