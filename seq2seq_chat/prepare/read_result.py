@@ -79,8 +79,8 @@ class ReadResult:
             raise TooMuchDamage("Nothing could be read.")
         remedy = f" {UTF8_REMEDY}." if self.damages[0].text.endswith("is not UTF-8") else ""
         raise TooMuchDamage(
-            f"{self.damages[0].text}. In total, {summary}; repair them, or allow more than {max_percent:g} % (--max-bad)."
-            f"{remedy}"
+            f"{self.damages[0].text}. In total, {summary}; repair them, or allow more than {max_percent:g} % "
+            f"(--max-bad).{remedy}"
         )
 
     def warn_of_empty_files(self) -> None:
