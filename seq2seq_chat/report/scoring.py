@@ -258,8 +258,9 @@ def _describe_copies(metrics: dict[str, Any]) -> str:
     samples, copied, private = metrics["samples"], metrics["copies"]["replies"], metrics["copies"]["private"]
     examples = ", ".join(f"“{one_line(text)}”" for text in metrics["copies"]["examples"])
     return (
-        f"{copied:,} of {samples:,} replies ({copied / samples:.2%}) are word for word in the training corpus, "
-        f"{private:,} of them with a name, a number or an address{f': {examples}' if examples else ''}"
+        f"{copied:,} of {samples:,} {LABELS[metrics['task']].outputs} ({copied / samples:.2%}) are word for word in "
+        f"the training corpus, {private:,} of them with a name, a number or an address"
+        f"{f': {examples}' if examples else ''}"
     )
 
 

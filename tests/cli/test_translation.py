@@ -3,6 +3,7 @@
 import gzip
 import json
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -111,6 +112,7 @@ def test_evaluation_and_the_check_of_the_data(cli: Cli, run: Path, config: Path,
     result = cli("evaluate", run, "--json", tmp_path / "out.json", "--output", tmp_path)
     assert result.status == 0, result
     assert "mean length of a translation, tokens" in result.out
+    assert re.search(rf"copies +\d+ of {VALIDATION} translations ", result.out)
     assert json.loads((tmp_path / "out.json").read_text())["samples"] == VALIDATION
     (tmp_path / "side.fr").write_text("un deux!\n", encoding="utf-8")
     result = cli("check", config, "--only", "data", "--results", tmp_path)
