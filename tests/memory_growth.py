@@ -61,10 +61,10 @@ def chat_growth(run: Path, overrides: dict[str, object], replies: int) -> float:
     """Bytes per reply of ``seq2seq-chat chat`` in a pipeline."""
     load_tensorflow()
     from seq2seq_chat.chat.chatbot import Chatbot
-    from seq2seq_chat.chat.load import TENSORFLOW
     from seq2seq_chat.cli.conversation import ReplyFormat, answer_lines
     from seq2seq_chat.config import override_decoding
     from seq2seq_chat.runs.run import Run
+    from seq2seq_chat.system.hardware import TENSORFLOW
 
     memory = Memory()
 

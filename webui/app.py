@@ -13,9 +13,9 @@ from flask_bootstrap import Bootstrap5
 from flask_compress import Compress
 from werkzeug.exceptions import HTTPException
 
-from seq2seq_chat.chat.load import AUTO, EngineOptions
 from seq2seq_chat.config import LABELS
 from seq2seq_chat.data.corpus_file import bundled_questions
+from seq2seq_chat.system.hardware import AUTO, EngineOptions
 from webui.api import api, handle_error
 from webui.app_state import EXTENSION, AppState, get_state
 from webui.evaluation_api import evaluations

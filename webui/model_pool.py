@@ -17,9 +17,9 @@ from typing import Any
 
 from seq2seq_chat.chat.chatbot import Chatbot
 from seq2seq_chat.chat.generator import Generator
-from seq2seq_chat.chat.load import AUTO, EngineOptions
 from seq2seq_chat.config import Decoding
 from seq2seq_chat.runs.run import Run, RunError
+from seq2seq_chat.system.hardware import AUTO, EngineOptions
 from webui.limits import Limits
 from webui.metrics import Metrics
 from webui.model_stream import ModelStream

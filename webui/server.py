@@ -22,13 +22,12 @@ from waitress.parser import HTTPRequestParser
 from waitress.server import TcpWSGIServer
 from waitress.task import ErrorTask
 
-from seq2seq_chat.chat.load import AUTO, EngineOptions
 from seq2seq_chat.config import ConfigError
 from seq2seq_chat.engines.onnx.engine import limit_threads
 from seq2seq_chat.runs.find import list_runs
 from seq2seq_chat.runs.run import RunError
 from seq2seq_chat.system.errors import UserError
-from seq2seq_chat.system.hardware import available_cores, free_memory
+from seq2seq_chat.system.hardware import AUTO, EngineOptions, available_cores, free_memory
 from seq2seq_chat.system.signals import handle_signals
 from webui.app import close_app, create_app
 from webui.app_state import get_state

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from seq2seq_chat.chat.load import AUTO, TENSORFLOW, EngineOptions, load_engine
+from seq2seq_chat.chat.load import load_engine
 from seq2seq_chat.chat.replies import (
     READABLE,
     HypothesisReader,
@@ -38,6 +38,7 @@ from seq2seq_chat.search.batches import MAX_ROWS, Prefixes, ReplySearch, Seeds
 from seq2seq_chat.search.engine import NEG_INF, Hypotheses
 from seq2seq_chat.search.joint import JointSearches, Utterances
 from seq2seq_chat.system.errors import UserError, cut
+from seq2seq_chat.system.hardware import AUTO, TENSORFLOW, EngineOptions
 from seq2seq_chat.text.codec import Codecs, convert_tokens
 from seq2seq_chat.text.vocabulary import EOS, SPECIAL_WORDS, TURN
 

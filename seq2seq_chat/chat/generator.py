@@ -9,13 +9,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from seq2seq_chat.chat.load import AUTO, EngineOptions, load_language_model_engine
+from seq2seq_chat.chat.load import load_language_model_engine
 from seq2seq_chat.config import Decoding
 from seq2seq_chat.data.running_text import TextDecoder, encode_text
 from seq2seq_chat.engines import MAX_LOGITS, LanguageModelEngine
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.search.engine import Block, BlockRequest, WordDistribution
 from seq2seq_chat.search.logit_rules import forbidden_ids
+from seq2seq_chat.system.hardware import AUTO, EngineOptions
 from seq2seq_chat.text.codec import TextCodec
 from seq2seq_chat.text.vocabulary import EOS, SPECIAL_WORDS
 

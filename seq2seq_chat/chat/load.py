@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from seq2seq_chat.architecture.variables import parameter_counts
 from seq2seq_chat.checkpoint.arrays import read_weights
@@ -14,27 +14,18 @@ from seq2seq_chat.engines import LanguageModelEngine, ReplyEngine
 from seq2seq_chat.runs.find import RunSnapshot
 from seq2seq_chat.runs.run import Run, RunError
 from seq2seq_chat.system.errors import UserError
-from seq2seq_chat.system.hardware import has_gpu
+from seq2seq_chat.system.hardware import AUTO, EngineOptions, has_gpu
 from seq2seq_chat.system.versions import load_tensorflow
 from seq2seq_chat.text.codec import Codecs, are_equal
 
 if TYPE_CHECKING:
     from seq2seq_chat.engines.onnx.engine import OnnxModel
 
-EngineName = Literal["auto", "tensorflow", "onnx"]
 MAX_GRAPH_BYTES = 2**31 - 2**20  # of a graph in memory, whose format counts bytes as 32-bit integers
 
 logger = logging.getLogger(__name__)
 
 
-class EngineOptions(NamedTuple):
-    """What computes a model."""
-
-    name: EngineName = "auto"  # auto: ONNX Runtime, which starts in a fraction of the time, where it can
-    quantize: str | None = None  # int8: matrices as integers of 8 bits, ONNX only
-
-
-AUTO, TENSORFLOW = EngineOptions(), EngineOptions("tensorflow")
 EngineType = TypeVar("EngineType")
 
 

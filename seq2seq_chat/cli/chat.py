@@ -21,8 +21,8 @@ from seq2seq_chat.system.errors import UserError
 if TYPE_CHECKING:
     from io import BufferedReader
 
-    from seq2seq_chat.chat.load import EngineOptions
     from seq2seq_chat.config import Decoding
+    from seq2seq_chat.system.hardware import EngineOptions
 
 
 @click.command()

@@ -29,7 +29,7 @@ from seq2seq_chat.system.errors import UserError, explain_missing_packages
 from seq2seq_chat.system.signals import explain_interrupt
 
 if TYPE_CHECKING:
-    from seq2seq_chat.chat.load import EngineOptions
+    from seq2seq_chat.system.hardware import EngineOptions
 
 CONTINUE = "run the same command again to continue; finished replies are kept"
 

@@ -21,9 +21,9 @@ from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.signals import Terminated, signals_as_interrupt
 
 if TYPE_CHECKING:
-    from seq2seq_chat.chat.load import EngineName
     from seq2seq_chat.config import CorpusFiles
     from seq2seq_chat.runs.run import Run
+    from seq2seq_chat.system.hardware import EngineName
 
 
 INVALID_INPUT, FAILED, NO_CORPUS = 2, 1, 3  # exit statuses
@@ -50,7 +50,7 @@ def engine_options(command: Any) -> Any:
 
     @functools.wraps(command)
     def with_engine(*, engine: EngineName, quantize: str | None, **options: Any) -> Any:
-        from seq2seq_chat.chat.load import EngineOptions
+        from seq2seq_chat.system.hardware import EngineOptions
 
         return command(engine=EngineOptions(engine, quantize), **options)
 

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from seq2seq_chat.chat.load import EngineOptions
     from seq2seq_chat.runs.run import Run
+    from seq2seq_chat.system.hardware import EngineOptions
 
     Values = npt.NDArray[Any]
 

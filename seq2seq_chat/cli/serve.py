@@ -14,7 +14,7 @@ from seq2seq_chat.cli.options import engine_options, results_option
 from seq2seq_chat.system.errors import UserError
 
 if TYPE_CHECKING:
-    from seq2seq_chat.chat.load import EngineOptions
+    from seq2seq_chat.system.hardware import EngineOptions
 
 ROOT_PATH = re.compile(r"(/[A-Za-z0-9._~-]+)*/?")
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from seq2seq_chat.chat.generator import LanguageModelScorer
-from seq2seq_chat.chat.load import AUTO, EngineOptions, load_language_model_engine
+from seq2seq_chat.chat.load import load_language_model_engine
 from seq2seq_chat.config import Decoding, is_pairs
 from seq2seq_chat.data.corpus_file import Corpus, corpus_paths, warn_of_edits
 from seq2seq_chat.data.dataset import Dataset
@@ -35,6 +35,7 @@ from seq2seq_chat.report.scoring import (
 from seq2seq_chat.runs.find import RunSnapshot
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import UserError
+from seq2seq_chat.system.hardware import AUTO, EngineOptions
 from seq2seq_chat.system.tables import format_table
 from seq2seq_chat.system.threads import run_in_thread
 

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from seq2seq_chat.chat.chatbot import Chatbot
-from seq2seq_chat.chat.load import AUTO, EngineOptions
 from seq2seq_chat.config import Decoding
 from seq2seq_chat.runs.find import RunSnapshot
 from seq2seq_chat.runs.run import LATEST, Run, RunError, snapshot_step
+from seq2seq_chat.system.hardware import AUTO, EngineOptions
 
 if TYPE_CHECKING:
     from seq2seq_chat.model.seq2seq import Seq2Seq

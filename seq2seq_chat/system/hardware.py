@@ -1,4 +1,4 @@
-"""Available processor cores, GPUs and memory, within the limits of a container.
+"""Available processor cores, GPUs and memory, within the limits of a container, and what computes models on them.
 
 GPUs are reported only once TensorFlow is imported; importing this module does not import it.
 """
@@ -13,6 +13,7 @@ import platform
 import sys
 from collections import Counter
 from pathlib import Path
+from typing import Literal, NamedTuple
 
 from seq2seq_chat import GROWTH, ONEDNN
 
@@ -27,6 +28,17 @@ MEMORY_LIMITS = (  # folder, limit, usage, and the part of the usage that is rec
 NVIDIA_DRIVER = Path("/proc/driver/nvidia/version")  # exists if the kernel has the driver, also inside a container
 DEVICES = Path("/dev")  # contains nvidia0, nvidia1, …, in a container only the GPUs passed to it
 CONTAINER_MARKERS = (Path("/.dockerenv"), Path("/run/.containerenv"))  # of Docker and Podman
+EngineName = Literal["auto", "tensorflow", "onnx"]
+
+
+class EngineOptions(NamedTuple):
+    """What computes a model."""
+
+    name: EngineName = "auto"  # auto: ONNX Runtime, which starts in a fraction of the time, where it can
+    quantize: str | None = None  # int8: matrices as integers of 8 bits, ONNX only
+
+
+AUTO, TENSORFLOW = EngineOptions(), EngineOptions("tensorflow")
 
 
 def available_cores() -> int:

@@ -14,13 +14,14 @@ import numpy as np
 import pytest
 
 from seq2seq_chat.chat.chatbot import Chatbot, Question
-from seq2seq_chat.chat.load import AUTO, TENSORFLOW, EngineOptions, uses_onnx
+from seq2seq_chat.chat.load import uses_onnx
 from seq2seq_chat.chat.replies import Reply
 from seq2seq_chat.config import Decoding
 from seq2seq_chat.data.batches import evenly_spaced
 from seq2seq_chat.export.onnx import export_onnx
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import UserError
+from seq2seq_chat.system.hardware import AUTO, TENSORFLOW, EngineOptions
 from seq2seq_chat.system.lines import numbered_lines
 from seq2seq_chat.text.codec import Codecs
 from seq2seq_chat.text.tokenizers import TokenizerSettings, create_tokenizer

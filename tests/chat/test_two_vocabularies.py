@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from seq2seq_chat.chat.chatbot import Chatbot
-from seq2seq_chat.chat.load import TENSORFLOW
 from seq2seq_chat.cli.conversation import explain
 from seq2seq_chat.config import Decoding
 from seq2seq_chat.engines.tensorflow.engine import TensorFlowEngine
 from seq2seq_chat.runs.find import find_run
 from seq2seq_chat.search.engine import Hypotheses
+from seq2seq_chat.system.hardware import TENSORFLOW
 from seq2seq_chat.text.codec import Codecs, TextCodec, convert_tokens
 from seq2seq_chat.text.tokenizers import TokenizerSettings, train_tokenizer
 from seq2seq_chat.text.vocabulary import EOS, SPECIAL_WORDS, TURN, UNKNOWN, Vocabulary

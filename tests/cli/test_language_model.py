@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from seq2seq_chat.chat.generator import Generator
-from seq2seq_chat.chat.load import TENSORFLOW
 from seq2seq_chat.config import override_decoding
 from seq2seq_chat.data.running_text import encode_text
 from seq2seq_chat.engines.tensorflow.engine import load_trained_model
 from seq2seq_chat.runs.json_lines import read_json_lines
 from seq2seq_chat.runs.run import Run
+from seq2seq_chat.system.hardware import TENSORFLOW
 from tests.conftest import CommandResult, run_command
 from tests.reference_model import Reference
 

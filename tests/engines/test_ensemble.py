@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from seq2seq_chat.chat.chatbot import Chatbot
-from seq2seq_chat.chat.load import TENSORFLOW, EngineOptions
 from seq2seq_chat.config import Decoding
 from seq2seq_chat.engines.tensorflow.engine import load_trained_model
 from seq2seq_chat.runs.find import RunSnapshot
 from seq2seq_chat.runs.run import Run
+from seq2seq_chat.system.hardware import TENSORFLOW, EngineOptions
 from seq2seq_chat.text.codec import Codecs
 from seq2seq_chat.text.vocabulary import EOS
 from tests.conftest import Cli

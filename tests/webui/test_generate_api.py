@@ -15,10 +15,10 @@ import tensorflow as tf
 from flask.testing import FlaskClient
 
 from seq2seq_chat.chat.generator import Alternative, GeneratedToken, Generator
-from seq2seq_chat.chat.load import TENSORFLOW
 from seq2seq_chat.config import Decoding
 from seq2seq_chat.runs.run import Run, RunError
 from seq2seq_chat.system.errors import UserError
+from seq2seq_chat.system.hardware import TENSORFLOW
 from seq2seq_chat.text.vocabulary import SPECIAL_WORDS
 from tests.webui.conftest import MakeClient, Serve, error_of
 from webui import model_pool

@@ -18,13 +18,13 @@ import pytest
 
 from seq2seq_chat.chat.chatbot import Chatbot
 from seq2seq_chat.chat.generator import Generator, LanguageModelScorer
-from seq2seq_chat.chat.load import TENSORFLOW
 from seq2seq_chat.config import Decoding
 from seq2seq_chat.engines.onnx.engine import open_session
 from seq2seq_chat.engines.onnx.manifest import ExportedModelError, write_manifest
 from seq2seq_chat.export.onnx import export_onnx
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.search.engine import ALL_PROBABILITY, ALL_WORDS, BlockRequest, WordDistribution
+from seq2seq_chat.system.hardware import TENSORFLOW
 from tests.conftest import CommandResult
 from tests.engines.onnx.conftest import TEXTS, compare_replies
 from tests.random_runs import random_language_run

@@ -15,12 +15,12 @@ import pytest
 import tensorflow as tf
 
 from seq2seq_chat.chat.chatbot import Chatbot
-from seq2seq_chat.chat.load import TENSORFLOW
 from seq2seq_chat.config import Config, Decoding
 from seq2seq_chat.decoding.search import PartialHypotheses
 from seq2seq_chat.export.saved_model.export import export_saved_model, exported_searches
 from seq2seq_chat.export.saved_model.models import ReplyModel
 from seq2seq_chat.search.engine import NEG_INF, Hypotheses
+from seq2seq_chat.system.hardware import TENSORFLOW
 from seq2seq_chat.text.codec import Codecs, TextCodec
 from seq2seq_chat.text.tokenizers import TokenizerName, TokenizerSettings, train_tokenizer
 from seq2seq_chat.text.vocabulary import SPECIAL_WORDS, TURN, Vocabulary
