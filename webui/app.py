@@ -70,8 +70,8 @@ def report_file(run: str, file: str) -> Response:
         if path is None or path.stat().st_size > MAX_BYTES:
             raise NotFoundError("The file does not exist.")
         content = path.read_bytes()
-    except OSError:
-        raise NotFoundError("Could not read the file.") from None
+    except OSError as error:
+        raise NotFoundError(f"The file could not be read: {error.strerror}.") from error
     response = Response(content, mimetype=MEDIA_TYPES[path.suffix])
     response.headers["Content-Security-Policy"] = REPORT_POLICY
     return response

@@ -167,9 +167,10 @@ class ModelWorker(threading.Thread):
                 self._serve_queue()
             except UserError as error:
                 self._fail_queue(error)
-            except Exception:
+            except Exception as error:
                 logger.exception("model %s failed", self.name)
-                self._fail_queue(ModelUnavailable("Could not load the model; see the server's log."))
+                cause = "there is not enough memory" if isinstance(error, MemoryError) else "see the server's log"
+                self._fail_queue(ModelUnavailable(f"Could not load the model; {cause}."))
             release_memory()
 
     def _is_abandoned(self) -> bool:

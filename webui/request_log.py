@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import sys
 import time
 from collections.abc import Iterator
 from datetime import datetime, timezone
@@ -31,7 +32,7 @@ def log_requests(app: Flask, file: Path) -> Iterator[None]:
         handler = WatchedFileHandler(file, encoding="utf-8")
     except OSError as error:
         raise UserError(f"--log-file: {file}: {error.strerror}") from error
-    handler.handleError = lambda record: logger.warning("could not write to %s", file)  # type: ignore[method-assign]
+    handler.handleError = lambda record: logger.warning("%s: %s", file, sys.exc_info()[1])  # type: ignore[method-assign]
 
     @app.before_request
     def begin() -> None:

@@ -199,10 +199,10 @@ def json_schema() -> str:
 def _read_json(path: Path) -> Any:
     try:
         return json.loads(path.read_text(encoding="utf-8-sig"), object_pairs_hook=_unique_keys)
-    except IsADirectoryError:
-        raise ConfigError(f"{path} is a folder; name a configuration file") from None
-    except FileNotFoundError:
-        raise ConfigError(f"{path}: no such configuration file") from None
+    except IsADirectoryError as error:
+        raise ConfigError(f"{path} is a folder; name a configuration file") from error
+    except FileNotFoundError as error:
+        raise ConfigError(f"{path}: no such configuration file") from error
     except json.JSONDecodeError as error:
         raise ConfigError(f"{path}: invalid JSON at line {error.lineno}, column {error.colno}: {error.msg}") from None
     except UnicodeDecodeError as error:
@@ -212,7 +212,7 @@ def _read_json(path: Path) -> Any:
     except (ValueError, RecursionError) as error:  # a number of thousands of digits, or thousands of brackets
         raise ConfigError(f"{path}: a number is too long, or brackets are nested too deeply") from error
     except OSError as error:
-        raise ConfigError(f"{path}: could not read the file: {error.strerror}") from None
+        raise ConfigError(f"{path}: could not read the file: {error.strerror}") from error
 
 
 class _DuplicateKey(Exception):

@@ -148,8 +148,8 @@ def _open_or_build(corpus: Corpus, key: dict[str, Any], build: Callable[[Path], 
         try:
             return _build(root, key, build)
         except OSError as error:
-            _log.info("no cache in %s: %s", root, error)
-    _log.warning("could not cache %s; it will be encoded at every start", corpus)
+            _log.warning("could not cache %s in %s: %s", corpus, root, error.strerror or error)
+    _log.warning("%s will be encoded at every start", corpus)
     try:
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
             return _build(Path(folder), key, build)

@@ -273,10 +273,12 @@ def working_folder(output: Path) -> Iterator[Path]:
 
 
 def _acquire(lock: IO[str], output: Path) -> None:
-    """Raise UserError if another process holds the lock."""
+    """Raise UserError if another process holds the lock, or the file system has none."""
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
+    except BlockingIOError as error:
         raise UserError(
             f"{output} is in use by another preparation. Wait until it finishes, or choose another output folder."
         ) from error
+    except OSError as error:
+        raise UserError(f"{output} could not be locked: {error.strerror}. Choose a folder on a local disk.") from error

@@ -163,7 +163,7 @@ def _open_exclusively(path: Path) -> Iterator[IO[bytes]]:
     with open(path, "a+b") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except BlockingIOError:
             raise UserError(f"{path}: another process is writing these predictions; wait for it to finish") from None
         yield file
 

@@ -122,8 +122,10 @@ def distinct_names(runs: Sequence[Run]) -> list[str]:
 def _folders(results: str | Path) -> list[Path]:
     try:
         entries = [entry for entry in Path(results).iterdir() if not entry.name.startswith(".")]
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
         return []
+    except OSError as error:
+        raise RunError(f"{results} could not be read: {error.strerror}") from error
     return sorted(entries, key=lambda entry: (_without_time(entry.name) != entry.name, entry))
 
 

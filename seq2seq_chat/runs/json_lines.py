@@ -102,7 +102,7 @@ def read_objects(path: Path, max_bytes: int | None = None, reports: bool = False
         max_bytes: Only the end of the file is read, of at most this size.
         reports: Whether to warn of damaged lines, once each; a last line that is incomplete may still be written.
     """
-    for number, text in enumerate(_read_lines(path, max_bytes), 1):
+    for number, text in enumerate(_read_lines(path, max_bytes, reports), 1):
         try:
             line = json.loads(text.decode(errors="replace")) if is_intact(text) else None
         except (ValueError, RecursionError):
@@ -146,10 +146,12 @@ def is_step(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
-def _read_lines(path: Path, max_bytes: int | None) -> Iterator[bytes]:
+def _read_lines(path: Path, max_bytes: int | None, reports: bool) -> Iterator[bytes]:
     try:
         file = open(path, "rb")  # noqa: SIM115
-    except OSError:
+    except OSError as error:
+        if reports and not isinstance(error, FileNotFoundError):
+            _warn_once(f"{path} could not be read: {error.strerror}")
         return
     with file:
         size = file.seek(0, os.SEEK_END)

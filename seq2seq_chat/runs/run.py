@@ -98,7 +98,7 @@ class Run:
         try:
             config = original = load_config(file, warn=False, is_run=True)
         except ConfigError as error:
-            if not self.is_exported:
+            if not self.is_exported or isinstance(error.__cause__, OSError):
                 raise
             raise ConfigError(
                 f"{file} is damaged, or a newer version has written it; update seq2seq-chat, restore it from a backup, "

@@ -32,6 +32,8 @@ from seq2seq_chat.training.reporter import Console
 from seq2seq_chat.training.restore import InitialWeights, ensure_resumable_settings, read_initial_weights
 from seq2seq_chat.training.time_plan import without_plan
 
+OUT_OF_MEMORY = (tf.errors.ResourceExhaustedError, MemoryError)
+
 
 class TrainingFailed(Exception):
     """Training could not start or continue; the message says why, and how to resume it."""
@@ -132,7 +134,7 @@ def _train(session: Session) -> None:
             if not interrupted:
                 write_model_card(run, run.path)
             run.record_end(state, trainer.state.step, reason)
-        except (TrainingDiverged, WorkerLost, UserError, OSError, tf.errors.ResourceExhaustedError) as error:
+        except (TrainingDiverged, WorkerLost, UserError, OSError, *OUT_OF_MEMORY) as error:
             failure = _gone(run) if run.is_gone else _training_failed(error, session)
             with suppress(UserError, OSError):  # the disk may be full
                 run.record_end("failed", trainer.state.step, str(failure))
@@ -161,12 +163,14 @@ def _start(session: Session, stale_holder: str | None) -> Trainer | None:
         if run.is_gone:
             raise _gone(run) from error
         raise
-    except tf.errors.ResourceExhaustedError as error:
+    except OUT_OF_MEMORY as error:
         raise UserError("out of memory; lower model.hidden_size or data.vocabulary_size") from error
     except WorkerLost as error:
         raise TrainingFailed(f"{error}. Run the same command again on every machine") from error
     except OSError as error:
-        raise TrainingFailed(f"{error.filename or run.path}: {error.strerror}; training did not start") from error
+        raise TrainingFailed(
+            f"{error.filename or run.path}: {error.strerror or error}; training did not start"
+        ) from error
 
 
 def _record_start(session: Session, trainer: Trainer) -> None:
@@ -238,7 +242,7 @@ def _training_failed(error: Exception, session: Session) -> TrainingFailed:
     if isinstance(error, UserError):
         return TrainingFailed(f"{error}\nTraining stopped; {remedy}")
     if isinstance(error, OSError):
-        return TrainingFailed(f"{error.filename or run.path}: {error.strerror}; training stopped, {remedy}")
+        return TrainingFailed(f"{error.filename or run.path}: {error.strerror or error}; training stopped, {remedy}")
     return TrainingFailed(f"out of memory; lower training.batch_size or model.hidden_size, {remedy}")
 
 

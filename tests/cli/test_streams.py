@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
 from typing import IO
+from unittest.mock import Mock
 
 import click
 import pytest
@@ -62,6 +63,12 @@ def check(monkeypatch: pytest.MonkeyPatch) -> Check:
         assert (stop.value.code, error.getvalue()) == (1, message), arguments
 
     return call
+
+
+def test_too_little_memory_is_named(check: Check, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("seq2seq_chat.runs.find.list_runs", Mock(side_effect=MemoryError))
+    message = "seq2seq-chat: there is not enough memory; end other programs, or use a smaller model, batch or corpus\n"
+    check(io.StringIO(), message, main, "seq2seq-chat", "experiments", "list")
 
 
 @pytest.fixture

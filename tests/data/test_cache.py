@@ -197,6 +197,7 @@ def test_temporary_folder_as_last_resort(
     assert [first_sample(corpus) for corpus in corpora] == [[[4], [5]]] * 2
     assert len(builds) == 2
     assert not any(folder.parent.exists() for folder in builds)
+    assert f"could not cache {path} in {path}.cache: Not a directory" in caplog.text
     assert "encoded at every start" in caplog.text
 
 

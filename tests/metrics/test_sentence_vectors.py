@@ -127,6 +127,12 @@ def test_written_model_follows_the_format(saved: Path, trained: TrainedSent2Vec)
     assert model.embed(["milk"]).any()
 
 
+def test_a_model_without_ngrams(tmp_path: Path) -> None:
+    model = Sent2Vec(Arguments(1, word_ngrams=1, bucket=0), {"a": 0, "b": 1}, np.array([[2.0], [4.0]], np.float32))
+    model.save(tmp_path / "model.bin", [1, 1], np.zeros([2, 1], np.float32))
+    assert Sent2Vec.load(tmp_path / "model.bin").embed(["a b", "b"]).tolist() == [[3], [4]]
+
+
 def test_the_vectors_stay_on_disk(saved: Path) -> None:
     vectors = Sent2Vec.load(saved)._vectors
     assert not vectors.flags.owndata and not vectors.flags.writeable
@@ -246,6 +252,7 @@ def test_unsupported_files(saved: Path, tmp_path: Path) -> None:
         "not a binary Sent2Vec": b"hello, this is a text file\n",
         "version 99": content[:4] + struct.pack("<i", 99) + content[8:],
         "kind 5": content[:36] + struct.pack("<i", 5) + content[40:],
+        "truncated or damaged": content[:40] + struct.pack("<i", 10**6) + content[44:],  # more n-grams than vectors
     }
     for message, damaged in cases.items():
         (tmp_path / "other.bin").write_bytes(damaged)

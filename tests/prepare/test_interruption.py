@@ -1,6 +1,7 @@
 """Reading resumes, gives the same files with any number of processes, and survives interruptions."""
 
 import dataclasses
+import errno
 import json
 import os
 import signal
@@ -40,6 +41,15 @@ def test_concurrent_preparations_are_rejected(months: Path, tmp_path: Path, monk
     monkeypatch.setattr(sys.modules[prepare.__module__], "read_tasks", prepare_again)
     with pytest.raises(KeyboardInterrupt):
         prepare(PrepareSettings("reddit"), [months], output)
+
+
+def test_a_file_system_without_locks_is_named(months: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*arguments: object) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(pipeline.fcntl, "flock", fail)
+    with pytest.raises(UserError, match=r"could not be locked: No locks available\. Choose a folder on a local disk"):
+        prepare(PrepareSettings("reddit"), [months], tmp_path / "output")
 
 
 STOPPED = """

@@ -1,10 +1,13 @@
 """Evaluation of a tiny run: predictions, the metrics computed from them, and resuming."""
 
+import errno
 import json
 import math
+import os
 import re
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -329,6 +332,16 @@ def test_damaged_sentence_vectors_are_trained_again(
     path.write_bytes(content)
     load_sentence_vectors(run, tmp_path)
     assert path.read_bytes() == content
+
+
+def test_a_file_system_without_locks_is_not_called_another_process(
+    loaded: LoadedRun, corpora: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number, message in ((errno.ENOLCK, "No locks available"), (errno.EWOULDBLOCK, "another process")):
+        error = OSError(number, os.strerror(number))
+        with monkeypatch.context() as patch, pytest.raises(UserError, match=message):
+            patch.setattr(predictions_module.fcntl, "flock", Mock(side_effect=error))
+            predict(loaded, corpora / "validation.txt", tmp_path)
 
 
 def test_full_disk_loses_no_complete_block(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -67,6 +69,18 @@ def test_no_runs_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     for name in ("", "latest", "tiny"):
         with pytest.raises(RunError, match=message):
             find_run(name, tmp_path / "none")
+
+
+def test_a_folder_that_may_not_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs in it are not called missing; a folder that does not exist has none."""
+    assert list_runs(tmp_path / "none") == []
+
+    def refuse(folder: Path) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(folder))
+
+    monkeypatch.setattr(Path, "iterdir", refuse)
+    with pytest.raises(RunError, match=f"{tmp_path} could not be read: Permission denied"):
+        find_run("x", tmp_path)
 
 
 def test_only_runs_are_listed(results: Path) -> None:

@@ -85,6 +85,13 @@ def test_a_damaged_line_is_left_out_and_named_once(tmp_path: Path, caplog: pytes
     assert caplog.messages == [f"line 2 of {path} is damaged and left out"]
 
 
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Unless it does not exist, or nobody wants to know."""
+    for path, reports in ((tmp_path / "none", True), (tmp_path, False), (tmp_path, True)):
+        assert list(read_objects(path, reports=reports)) == []
+    assert caplog.messages == [f"{tmp_path} could not be read: Is a directory"]
+
+
 def test_a_line_that_does_not_fit_is_an_error_and_leaves_nothing(tmp_path: Path) -> None:
     """A nearly full disk takes a part of a write without an error."""
     path, line = tmp_path / "votes.jsonl", {"choice": "left", "step": 1}

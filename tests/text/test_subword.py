@@ -197,6 +197,9 @@ def test_the_cache_is_bounded(tokenizer: SubwordTokenizer, monkeypatch: pytest.M
     texts = [f"w{number} " + "z" * number for number in range(50)]
     assert tokenizer.encode_lines(texts) == [" ".join(tokenizer.encode(text)) for text in texts]
     assert len(tokenizer._cache) <= 10
+    tokenizer._cache.clear()
+    tokenizer.encode_lines(["of five words none is", "forgotten"])
+    assert len(tokenizer._cache) == 6
 
 
 @pytest.fixture(scope="module")

@@ -11,8 +11,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -386,3 +388,11 @@ def test_a_full_disk_stops_training_without_losses(
     assert "resuming from step 5" in result.out
     assert arrays(run.checkpoint_path(20)) == arrays(tiny_run / "checkpoints" / "0000000020.npz")
     assert logged_lines(run.metrics_file) == logged_lines(tiny_run / "metrics.jsonl")
+
+
+def test_too_little_memory_for_numpy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Like that of TensorFlow."""
+    monkeypatch.setattr(experiment, "build_trainer", Mock(side_effect=MemoryError))
+    session = Mock(distribution=Mock(detect_lost_workers=nullcontext))
+    with pytest.raises(UserError, match="out of memory; lower"):
+        experiment._start(session, None)

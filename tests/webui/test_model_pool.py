@@ -267,8 +267,9 @@ def test_a_model_that_fails_to_load_fails_its_queue(runs: FakeRuns, error: Excep
     runs.may_load["a"], runs.errors["a"] = threading.Event(), error
     futures = [submit(pool, "a") for _ in range(3)]
     runs.may_load["a"].set()
+    cause = {RunError: "damaged", ValueError: "see the server's log", MemoryError: "not enough memory"}[type(error)]
     for future in futures:
-        with pytest.raises(RunError if isinstance(error, RunError) else ModelUnavailable):
+        with pytest.raises(RunError if isinstance(error, RunError) else ModelUnavailable, match=cause):
             future.result(TIMEOUT)
     del runs.errors["a"]
     assert reply_text(submit(pool, "a", "fixed")) == "a:FIXED"

@@ -157,6 +157,8 @@ class OnnxModel:
         except MemoryError:
             raise
         except Exception as error:  # ONNX Runtime has no common base class of its own
+            if "allocate memory" in str(error):
+                raise MemoryError(str(error)) from error
             raise ExportedModelError(
                 f"the graph could not be computed: {str(error).splitlines()[0]}; {RESTORE}"
             ) from error

@@ -28,6 +28,7 @@ from seq2seq_chat.runs.json_lines import append_durably, read_objects
 from seq2seq_chat.runs.run import create_folder
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.files import as_user_error, remove_folder, remove_temporary, write_json
+from seq2seq_chat.system.lines import read_error
 
 FOLDER, SETTINGS = "votes", "evaluation.json"
 
@@ -129,12 +130,14 @@ class Evaluation:
 
     @functools.cached_property
     def settings(self) -> Settings:
-        """Columns, prompts and seed. Raises UserError if the file is damaged."""
+        """Columns, prompts and seed. Raises UserError if the file is damaged or cannot be read."""
         file = self.path / SETTINGS
         try:
             return Settings.model_validate_json(file.read_bytes())
-        except (OSError, ValidationError) as error:
-            raise UserError(f"{file} is missing or damaged; restore it, or start another evaluation") from error
+        except OSError as error:
+            raise read_error(file, error, UserError) from error
+        except ValidationError as error:
+            raise UserError(f"{file} is damaged; restore it, or start another evaluation") from error
 
     @functools.cached_property
     def items(self) -> list[Item]:

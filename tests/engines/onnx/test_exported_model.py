@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import onnx
@@ -18,8 +19,8 @@ import pytest
 
 from seq2seq_chat.chat.chatbot import Chatbot
 from seq2seq_chat.chat.generator import Generator, LanguageModelScorer
-from seq2seq_chat.config import Decoding
-from seq2seq_chat.engines.onnx.engine import open_session
+from seq2seq_chat.config import ConfigError, Decoding
+from seq2seq_chat.engines.onnx.engine import OnnxModel, open_session
 from seq2seq_chat.engines.onnx.manifest import ExportedModelError, write_manifest
 from seq2seq_chat.export.onnx import export_onnx
 from seq2seq_chat.runs.run import Run
@@ -158,6 +159,21 @@ def test_damaged_files_are_reported(
         assert name in message
         again = "copy" if (name, damage) == ("config.json", "delete") else "export"
         assert f"restore it from a backup, or {again} the run again" in message
+
+
+def test_what_cannot_be_read_or_computed_is_not_called_damaged(
+    exported: Path, tmp_path: Path, cli: Callable[..., CommandResult]
+) -> None:
+    folder = tmp_path / "model"
+    shutil.copytree(exported, folder)
+    (folder / "config.json").unlink()
+    (folder / "config.json").mkdir()
+    with pytest.raises(ConfigError, match=r"config\.json is a folder"):
+        _ = Run(folder).config
+    session = Mock()
+    session.run.side_effect = RuntimeError("Failed to allocate memory for requested buffer of size 9")
+    with pytest.raises(MemoryError):
+        OnnxModel._run(session, None, {})
 
 
 def change_manifest(folder: Path, **changes: Any) -> None:

@@ -126,8 +126,15 @@ def test_a_crash_loses_at_most_the_last_vote(evaluation: Evaluation) -> None:
     file.write_bytes(content[:-1])  # complete but for the line end
     new = evaluation.add_vote("ben", 9, "both_good")
     assert evaluation.votes() == [*votes, new]
-    (evaluation.path / "evaluation.json").write_text('{"columns": []}', encoding="utf-8")
+    settings = evaluation.path / "evaluation.json"
+    settings.write_text('{"columns": []}', encoding="utf-8")
     with pytest.raises(UserError, match="damaged"):
+        _ = Evaluation(evaluation.path).settings
+    settings.unlink()
+    with pytest.raises(UserError, match="does not exist"):
+        _ = Evaluation(evaluation.path).settings
+    settings.mkdir()
+    with pytest.raises(UserError, match="is a folder"):
         _ = Evaluation(evaluation.path).settings
 
 
