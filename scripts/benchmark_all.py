@@ -2,7 +2,7 @@
 """Run all benchmarks of docs/speed.md one after the other, and write all results to one JSON file.
 
 Each is a script of its own, and prints its table; see its --help. Those whose inputs are not given are left out.
-Together they take hours, and leave several gigabytes of generated corpora in benchmark_prepare/.
+Together they take 40 minutes to hours, and leave several gigabytes of generated corpora in benchmark_prepare/.
 Run nothing else at the same time.
 
 python scripts/benchmark_all.py --run latest --pairs data/fra --json results.json
