@@ -27,8 +27,8 @@ from webui.model_stream import ModelStream, Stream
 
 logger = logging.getLogger(__name__)
 
-SECONDS_BETWEEN_TEXTS = 0.05  # of a reply that grows; more if there are many, as sending texts takes time from all
-FREQUENT_READERS = 20  # replies that may grow so often at once
+SECONDS_BETWEEN_TEXTS = 0.05  # of a growing reply; more for many readers, as sending takes time from all of them
+FREQUENT_READERS = 20  # at once, who get texts that often
 TOO_SLOW = "The model took too long to continue. Please try again."
 FAILED = "The model failed on this utterance."
 STREAM_FAILED = "The model failed on this text."
@@ -76,7 +76,7 @@ class ReplyStream(Stream[str]):
         return self._written > -math.inf
 
     def grow(self, text: Callable[[], str], interval: float) -> bool:
-        """Write the text so far, unless there was one some seconds ago; whether anyone still reads."""
+        """Write the text so far, unless one was written within ``interval`` seconds; whether anyone still reads."""
         now = time.monotonic()
         if now - self._written >= interval:
             self._written = now

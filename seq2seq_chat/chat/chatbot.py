@@ -244,10 +244,8 @@ class Chatbot:
         tokens = self.prefix_tokens(prefix)
         words = self.codecs.source.tokenizer.encode(text)
         source = self._with_history(words, history)[-self.config.model.encoder_steps :] if words else []
-        ids, length = self._source_ids([source])
-        return WatchedSearch(
-            self.engine, ids, length, SourceText(source, text), self.reader(decoding), decoding, tokens
-        )
+        (ids, length), reader = self._source_ids([source]), self.reader(decoding)
+        return WatchedSearch(self.engine, ids, length, SourceText(source, text), reader, decoding, tokens)
 
     def prefix_tokens(self, text: str | Sequence[str]) -> Sequence[str]:
         """The tokens of a prefix, a text or tokens. Raises UserError if no reply can start with the text."""

@@ -108,7 +108,7 @@ def read_arrays(
                 raise ValueError(f"{METADATA} is no object")
             return arrays, metadata
     except MemoryError as error:  # its members are no larger than the file
-        raise UserError(f"{path} could not be read: there is not enough memory; end other programs") from error
+        raise UserError(f"{path} could not be read: not enough memory; close other programs") from error
     except DAMAGE_ERRORS as error:
         if isinstance(error, OSError) and error.errno in NO_DAMAGE:
             raise UserError(f"{path} could not be read: {error.strerror}") from error

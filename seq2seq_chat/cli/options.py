@@ -261,7 +261,7 @@ def _run(command: click.Command) -> NoReturn:
     except UserError as error:
         exit_with(str(error), INVALID_INPUT)
     except MemoryError:
-        exit_with("there is not enough memory; end other programs, or use a smaller model, batch or corpus", FAILED)
+        exit_with("not enough memory; close other programs, or use a smaller model, batch or corpus", FAILED)
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)

@@ -68,7 +68,7 @@ def test_weights_of_another_model_are_rejected(tmp_path: Path, variables: list[t
 @pytest.mark.parametrize(
     ("error", "cause"),
     [
-        (MemoryError(), "there is not enough memory"),
+        (MemoryError(), "not enough memory"),
         (OSError(errno.EMFILE, "Too many open files"), "Too many open files"),
     ],
     ids=repr,

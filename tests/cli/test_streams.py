@@ -67,7 +67,7 @@ def check(monkeypatch: pytest.MonkeyPatch) -> Check:
 
 def test_too_little_memory_is_named(check: Check, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("seq2seq_chat.runs.find.list_runs", Mock(side_effect=MemoryError))
-    message = "seq2seq-chat: there is not enough memory; end other programs, or use a smaller model, batch or corpus\n"
+    message = "seq2seq-chat: not enough memory; close other programs, or use a smaller model, batch or corpus\n"
     check(io.StringIO(), message, main, "seq2seq-chat", "experiments", "list")
 
 

@@ -391,7 +391,6 @@ def test_a_full_disk_stops_training_without_losses(
 
 
 def test_too_little_memory_for_numpy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Like that of TensorFlow."""
     monkeypatch.setattr(experiment, "build_trainer", Mock(side_effect=MemoryError))
     session = Mock(distribution=Mock(detect_lost_workers=nullcontext))
     with pytest.raises(UserError, match="out of memory; lower"):
