@@ -49,10 +49,10 @@ TINY: dict[str, Any] = {
 }
 
 SHIPPED = (
-    *("copy_task", "dailydialog", "dates", "overfit", "quickstart"),
-    *("recipes/characters", "recipes/translation"),
+    *("copy_task", "dailydialog", "overfit", "quickstart"),
+    *("recipes/characters", "recipes/conversation", "recipes/dates", "recipes/translation", "recipes/words"),
     *("rnnenc_30", "rnnenc_50", "rnnenc_small", "rnnsearch_30", "rnnsearch_50", "rnnsearch_small"),
-    *("shakespeare", "shakespeare_quick", "shakespeare_words", "thesis_opensubtitles", "thesis_opensubtitles_100k"),
+    *("shakespeare", "shakespeare_quick", "thesis_opensubtitles", "thesis_opensubtitles_100k"),
     *("thesis_reddit", "thesis_reddit_25k", "thesis_to_the_letter"),
 )
 """The experiments in configs/, which may also have files of its user."""

@@ -22,7 +22,7 @@ from tests.test_readme import PAGES, REPOSITORY, SERVER, printed_address, start_
 
 PREPARATION = (
     "seq2seq-chat train configs/quickstart.json",
-    "seq2seq-chat train configs/dates.json",
+    "seq2seq-chat train configs/recipes/dates.json",
     "python scripts/generate_copy_task.py",
     "seq2seq-chat train configs/copy_task.json",
 )

@@ -134,7 +134,7 @@ def test_quickstart_model_replies_to_new_openings(cli: Cli, tmp_path: Path, monk
 def test_dates_are_rewritten_and_aligned(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A model rewrites dates, and attends to what it writes."""
     monkeypatch.chdir(REPOSITORY)
-    run = Path(cli("train", "configs/dates.json", "--results", tmp_path / "results").out.splitlines()[-1])
+    run = Path(cli("train", "configs/recipes/dates.json", "--results", tmp_path / "results").out.splitlines()[-1])
     cli("evaluate", run, "--json", tmp_path / "metrics.json")
     metrics = json.loads((tmp_path / "metrics.json").read_text(encoding="utf-8"))
     print(f"{metrics['exact_match']:.1%} of {metrics['samples']} unseen dates are correct")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from collections.abc import Sequence
 from concurrent.futures import Future
@@ -97,6 +96,7 @@ class Pair(BaseModel):
     left: str
     right: str
     voted: int = Field(description="votes of this judge")
+    last: int | None = Field(description="item of the last vote of this judge, which can be taken back")
     items: int = Field(description="pairs of replies in the evaluation, including those that are equal")
 
 
@@ -128,6 +128,7 @@ class EvaluationList(BaseModel):
     """All evaluations."""
 
     evaluations: list[EvaluationSummary]
+    damaged: list[str] = Field(description="names of evaluations that cannot be read")
 
 
 class EvaluatedColumn(BaseModel):
@@ -167,11 +168,13 @@ _writing = threading.Lock()  # held while looking for a vote and writing it
 @Operation("listEvaluations", "The evaluations", [EvaluationList])
 def list_all() -> Response:
     """List all blind evaluations, newest first."""
-    summaries = []
+    summaries, damaged = [], []
     for evaluation in reversed(list_evaluations(get_state().registry.results)):
-        with contextlib.suppress(UserError):  # damaged
+        try:
             summaries.append(_summary(evaluation))
-    return json_response({"evaluations": summaries})
+        except UserError:
+            damaged.append(evaluation.path.name)
+    return json_response({"evaluations": summaries, "damaged": damaged})
 
 
 @evaluations.post("/api/evaluations")
@@ -228,7 +231,7 @@ def next_pair(name: EvaluationName) -> Response:
     evaluation = _find(name)
     body = read_body(PairRequest, '{"judge": "anna"}')
     judge, voted = body.judge, evaluation.voted(body.judge)
-    progress = {"voted": len(voted), "items": len(evaluation.items)}
+    progress = {"voted": len(voted), "last": next(reversed(voted), None), "items": len(evaluation.items)}
     unvoted = (index for index in range(len(evaluation.items)) if index not in {*voted, *body.skipped})
     while block := list(islice(unvoted, AHEAD)):
         replies = _replies(evaluation, [evaluation.items[index] for index in block])

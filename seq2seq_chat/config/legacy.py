@@ -28,6 +28,8 @@ RENAMED_VALUES = {"data.tokenizer": {"word": "english", "character": "english_ch
 MOVED_FILES = {
     "seq2seq_chat/corpus/sample/conversations.txt": "configs/sample/dialogues.txt",
     "seq2seq_chat/corpus/sample/validation.txt": "configs/sample/dialogues_validation.txt",
+    "configs/dates.json": "configs/recipes/dates.json",
+    "configs/shakespeare_words.json": "configs/recipes/words.json",
 }
 """Old path of a bundled file → its new path."""
 
@@ -58,7 +60,7 @@ def upgrade_settings(settings: Mapping[str, Any], where: str) -> tuple[dict[str,
         warnings.append(_warning(where, old, new))
     data = upgraded.get("data")
     if isinstance(data, dict):
-        upgraded["data"] = {key: _moved(value) for key, value in data.items()}
+        upgraded["data"] = {key: moved_file(value) for key, value in data.items()}
     return upgraded, warnings
 
 
@@ -88,7 +90,8 @@ def _renamed_value(key: str, value: Any) -> Any:
     return RENAMED_VALUES.get(key, {}).get(value, value) if isinstance(value, str) else value
 
 
-def _moved(value: Any) -> Any:
+def moved_file(value: Any) -> Any:
+    """The new path of a bundled file that has moved; any other value as it is."""
     if isinstance(value, str) and value in MOVED_FILES and not Path(value).exists():
         return MOVED_FILES[value]
     return value

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from seq2seq_chat.config.decoding import Decoding
 from seq2seq_chat.config.experiment import Config, unused_settings
-from seq2seq_chat.config.legacy import upgrade_flat_settings, upgrade_override, upgrade_settings
+from seq2seq_chat.config.legacy import moved_file, upgrade_flat_settings, upgrade_override, upgrade_settings
 from seq2seq_chat.config.section import ConfigError, conditions, explain
 from seq2seq_chat.system.errors import cut
 from seq2seq_chat.system.files import BUNDLED
@@ -43,7 +43,7 @@ def load_config(
     Raises:
         ConfigError: The file cannot be read or is not a valid configuration.
     """
-    file = Path(path)
+    file = Path(moved_file(str(path)))
     if not is_run and file.parts[:1] == ("configs",) and not file.exists():
         bundled = BUNDLED.joinpath(*file.parts[1:])
         file = bundled if bundled.is_file() else file
@@ -62,7 +62,8 @@ def _find_beside(settings: dict[str, Any], folder: Path) -> dict[str, Any]:
             return {key: find(path) for key, path in value.items()}
         if not isinstance(value, str) or Path(value).exists():
             return value
-        beside = next(filter(Path.is_file, (folder / value, folder.parent / value, folder / Path(value).name)), None)
+        files = (folder / value, folder.parent / value, BUNDLED.parent / value, folder / Path(value).name)
+        beside = next(filter(Path.is_file, files), None)
         if beside is None:
             return value
         found.append(beside.name)
@@ -72,7 +73,7 @@ def _find_beside(settings: dict[str, Any], folder: Path) -> dict[str, Any]:
     for section, keys in FILE_SETTINGS.items():
         if isinstance(values := settings.get(section), dict):
             settings[section] = {key: find(value) if key in keys else value for key, value in values.items()}
-    if found and folder != BUNDLED:
+    if found and BUNDLED not in (folder, folder.parent):
         logger.warning("using %s from %s, beside the configuration", ", ".join(dict.fromkeys(found)), folder)
     return settings
 

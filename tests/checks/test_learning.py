@@ -22,7 +22,7 @@ from tests.conftest import REPOSITORY, shipped_configs
 
 SGD = ["training.optimizer=sgd", "training.learning_rate=0.5"]
 DECAY = ["training.learning_rate_schedule=exponential", "training.learning_rate_decay_steps=2"]
-IN_CI = ("quickstart", "dates", "shakespeare_quick", "thesis_reddit")
+IN_CI = ("quickstart", "recipes/dates", "shakespeare_quick", "thesis_reddit")
 
 
 def trial(losses: list[float], fixed: list[float], norm: float = 1.0, untrained: str = "", **settings: Any) -> Trial:

@@ -118,7 +118,7 @@ def test_no_date_is_in_two_files_and_every_month_and_day_is_learned() -> None:
 def test_the_files_are_small_up_to_date_and_fit_into_the_model(tmp_path: Path) -> None:
     result = CliRunner().invoke(generate_dates.main, [str(tmp_path)])
     assert result.exit_code == 0, result.output
-    model = load_config(SAMPLE.parent / "dates.json").model
+    model = load_config(SAMPLE.parent / "recipes" / "dates.json").model
     sizes = 0
     for name in NAMES:
         written = (SAMPLE / f"dates_{name}.tsv").read_bytes()

@@ -59,7 +59,7 @@ def test_a_judge_votes_until_nothing_is_left(client: FlaskClient, name: str, res
     hot = Decoding(method="sample", temperature=4.0, seed=5)
     shown = set()
     while (pair := next_pair(client, name))["item"] is not None:
-        assert set(pair) == {"item", "prompt", "left", "right", "voted", "items"}
+        assert set(pair) == {"item", "prompt", "left", "right", "voted", "last", "items"}
         assert "tiny" not in json.dumps(pair)
         assert next_pair(client, name) == pair  # until there is a vote
         revealed = vote(client, name, pair["item"], "left").get_json()
@@ -98,7 +98,9 @@ def test_the_last_vote_is_taken_back(client: FlaskClient, name: str, results: Pa
 
     first = next_pair(client, name)["item"]
     vote(client, name, first, "left")
-    second = next_pair(client, name)["item"]
+    pair = next_pair(client, name)
+    second = pair["item"]
+    assert pair["last"] == first
     vote(client, name, second, "left")
     vote(client, name, second, "both_bad", "ben")
     assert "voted on other replies since" in error_of(undo(first), 409)
@@ -150,10 +152,11 @@ def test_equal_replies_are_left_out(client: FlaskClient) -> None:
     assert next_pair(client, created["name"])["item"] is None
 
 
-def test_damaged_evaluations_are_not_listed(client: FlaskClient, name: str, results: Path) -> None:
+def test_damaged_evaluations_are_listed_by_name(client: FlaskClient, name: str, results: Path) -> None:
     (results / "votes" / "damaged").mkdir()
     (results / "votes" / "damaged" / "evaluation.json").write_text("{", encoding="utf-8")
-    assert [one["name"] for one in client.get("/api/evaluations").get_json()["evaluations"]] == [name]
+    answer = client.get("/api/evaluations").get_json()
+    assert ([one["name"] for one in answer["evaluations"]], answer["damaged"]) == ([name], ["damaged"])
     assert "damaged" in error_of(client.get("/api/evaluations/damaged"), 400)
 
 

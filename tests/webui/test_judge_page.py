@@ -99,10 +99,16 @@ def test_a_vote_is_taken_back_and_an_evaluation_deleted(
             expect(page.locator("#note")).to_have_text("1 of 3 pairs")
             assert not problems_of(page)
             if choice == "1":
+                page.reload()
+                start(page, expect)
                 page.get_by_role("button", name="Undo the last vote").click()
                 expect(page.locator("#status")).to_have_text("Your vote was taken back.")
                 expect(page.locator("#judging")).to_be_focused()
         assert [vote.choice for vote in evaluation.votes()] == ["right"]
+        (evaluation.path / "evaluation.json").write_text("{", encoding="utf-8")
+        page.goto(f"{address}/judge")
+        page.get_by_role("link", name=evaluation.path.name).click()
+        expect(page.locator("#note")).to_contain_text("cannot be read")
         for answer in ("Cancel", "Delete"):
             page.get_by_role("button", name="Delete the evaluation").click()
             page.locator("dialog[open]").wait_for()

@@ -38,6 +38,7 @@ async function showNext() {
   enable(false);
   status.textContent = "The models are replying …";
   pair = await fetchJson(`${path}/pair`, { body: { judge, skipped } });
+  last = pair.last;
   showProgress(pair.voted, pair.items);
   for (const button of buttons) button.setAttribute("aria-pressed", "false");
   byId("prompt").textContent = pair.prompt;
@@ -83,7 +84,6 @@ async function vote(choice) {
 async function takeBack() {
   enable(false);
   await fetchJson(`${path}/undo`, { body: { judge, item: last } });
-  last = null;
   await showNext();
   status.textContent = "Your vote was taken back.";
   if (!byId("results").hidden) await showResults();
@@ -129,10 +129,12 @@ byId("judge-form").addEventListener("submit", (event) => {
   byId("judging").hidden = false;
   attempt(showNext);
 });
-const { evaluations } = await fetchJson("/api/evaluations").catch(() => ({ evaluations: [{ name }] }));
+const { evaluations, damaged } = await fetchJson("/api/evaluations").catch(() => ({ evaluations: [{ name }], damaged: [] }));
 const exists = evaluations.some((one) => one.name === name);
-if (!exists) byId("note").textContent = "There is no such evaluation. It may have been moved or deleted; choose another.";
-byId("judge-form").hidden = byId("results-hint").parentElement.hidden = !exists; // now that the form is not submitted to the server
+if (damaged.includes(name)) byId("note").textContent = "This evaluation cannot be read. Restore its file evaluation.json, or delete it.";
+else if (!exists) byId("note").textContent = "There is no such evaluation. It may have been moved or deleted; choose another.";
+byId("judge-form").hidden = !exists; // now that the form is not submitted to the server
+byId("results-hint").parentElement.hidden = !exists && !damaged.includes(name);
 for (const button of buttons) button.addEventListener("click", () => attempt(() => vote(button.dataset.choice), "Your vote may not be stored; vote again, it counts once."));
 byId("skip").addEventListener("click", () => {
   skipped.push(pair.item);

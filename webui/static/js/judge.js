@@ -65,7 +65,8 @@ async function start() {
 }
 
 async function showEvaluations() {
-  const { evaluations } = await fetchJson("/api/evaluations");
+  const { evaluations, damaged } = await fetchJson("/api/evaluations");
+  byId("damaged").replaceChildren(...damaged.flatMap((one) => [" Damaged: ", element("a", { href: address(`/judge/${encodeURIComponent(one)}`), dir: "auto" }, one), "."]));
   const table = byId("evaluations");
   table.hidden = !evaluations.length;
   const titles = [...table.tHead.rows[0].cells].map((cell) => cell.textContent);
