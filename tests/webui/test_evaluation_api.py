@@ -173,7 +173,7 @@ def test_an_evaluation_is_deleted_completely_or_not_at_all(
         assert sorted(file.name for file in (folder / name).iterdir()) == files
         patch.undo()
         patch.setattr(shutil, "rmtree", lambda *_, **__: None)  # as if the process were killed before it
-        assert client.delete(address).get_json() == {"evaluations": []}
+        assert client.delete(address).get_json() == {"evaluations": [], "damaged": []}
     error_of(client.delete(address), 404)
     other = client.post("/api/evaluations", json={"columns": COLUMNS, "prompts": PROMPTS}).get_json()["name"]
     assert client.delete(f"/api/evaluations/{other}").status_code == 200
