@@ -21,7 +21,7 @@ from seq2seq_chat.metrics.scores import RESAMPLES, SEED, CorpusLoss, CorpusScore
 from seq2seq_chat.metrics.sent2vec import Sent2Vec
 from seq2seq_chat.metrics.sentence_vectors import SentenceDistances, load_sentence_vectors
 from seq2seq_chat.report.loaded_run import LoadedRun
-from seq2seq_chat.report.memorization import Copies, find_copies
+from seq2seq_chat.report.memorization import find_copies
 from seq2seq_chat.report.predictions import Predictions, evaluation_decoding, name_search, predict
 from seq2seq_chat.report.scoring import (
     Leakage,
@@ -100,10 +100,6 @@ def evaluate(
     except UserError as error:
         origin = str(error)
     leakage = measure_leakage(loaded, corpus_file, predictions)
-    copies: Copies | None = None
-    if isinstance(leakage, Leakage):
-        training = Dataset.open(run.config.data.train, run.codecs, run.config.data)
-        copies = find_copies((prediction.reply_tokens for prediction in predictions), training)
     scores = score_predictions(predictions, run.config.task, further)
     comparison, lowercase = None, writes_lower_case(run.codecs.target.tokenizer)
     if baseline is not None:
@@ -124,7 +120,7 @@ def evaluate(
         "references": list(map(str, references)),
         "lowercase": lowercase,
         **compute_all_metrics(predictions, vectors, leakage, scores, lowercase=lowercase),
-        "copies": copies and copies._asdict(),
+        "copies": measure_copies(loaded, predictions, leakage),
         "bootstrap": {"resamples": RESAMPLES, "seed": SEED},
         "baseline": comparison,
         "sent2vec": origin,
@@ -172,6 +168,14 @@ def measure_leakage(loaded: LoadedRun, files: Corpus, predictions: Predictions) 
         return find_leakage(corpus, indices, Dataset.open(data.train, loaded.codecs, data))
     except UserError as error:
         return str(error)
+
+
+def measure_copies(loaded: LoadedRun, predictions: Predictions, leakage: Leakage | str) -> dict[str, Any] | None:
+    """The fields of :class:`Copies`; None if the leakage is unknown, as there is no training corpus to search."""
+    if isinstance(leakage, str):
+        return None
+    training = Dataset.open(loaded.config.data.train, loaded.codecs, loaded.config.data)
+    return find_copies((prediction.reply_tokens for prediction in predictions), training)._asdict()
 
 
 def compute_all_metrics(

@@ -11,7 +11,13 @@ from seq2seq_chat.report.chapters import add_error
 from seq2seq_chat.report.figures.curves import draw_bleu_by_length, draw_metrics
 from seq2seq_chat.report.measure import Report
 from seq2seq_chat.report.page import Chapter, Details, Paragraph, Table, Unavailable, format_number, format_percent
-from seq2seq_chat.report.scoring import describe_leakage, format_interval, format_score, writes_lower_case
+from seq2seq_chat.report.scoring import (
+    describe_copies,
+    describe_leakage,
+    format_interval,
+    format_score,
+    writes_lower_case,
+)
 from seq2seq_chat.report.votes.evaluation import votes_on_runs
 from seq2seq_chat.report.votes.statistics import (
     PAIR_HEAD,
@@ -72,6 +78,8 @@ def evaluation(chapter: Chapter, report: Report) -> None:
                     f"Leakage: {describe_leakage(metrics)}."
                 )
             )
+        if run.evaluations and (newest := run.evaluations[-1]).metrics["copies"]:
+            chapter.add(Paragraph(f"{run.prefix}{newest.label}: {describe_copies(newest.metrics, report.task)}."))
     columns = [(label, each.metrics) for label, each in evaluated]
     chapter.add(_metrics_table(report, columns))
     chapter.add(

@@ -33,6 +33,7 @@ from seq2seq_chat.report.evaluate import (
     describe_search,
     evaluate_language_model,
     evaluation_corpus,
+    measure_copies,
     measure_leakage,
 )
 from seq2seq_chat.report.figures.model_internals import GradientNorms, gradient_by_distance, gradient_norms
@@ -238,6 +239,7 @@ def _measure_snapshot(run: RunMeasurements, loaded: LoadedRun, report: Report) -
                 run.leakage = measure_leakage(loaded, run.corpus_file, predictions)
             scores = score_predictions(predictions, run.config.task)
             metrics = compute_all_metrics(predictions, report.vectors, run.leakage, scores)
+            metrics["copies"] = measure_copies(loaded, predictions, run.leakage)
             profile = _profile(f"replies at {loaded.label}", [p.reply_tokens for p in predictions], loaded)
             run.evaluations.append(Evaluation(loaded.label, loaded.step, metrics, scores, profile))
             step = max(1, predictions.samples // EXAMPLES)

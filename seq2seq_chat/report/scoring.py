@@ -165,7 +165,7 @@ def format_metrics(metrics: dict[str, Any]) -> str:
         "references": ", ".join(["targets of the corpus", *metrics["references"]]),
         "vectors": metrics["sent2vec"],
         "leakage": describe_leakage(metrics),
-        **({"copies": _describe_copies(metrics)} if metrics["copies"] else {}),
+        **({"copies": describe_copies(metrics, metrics["task"])} if metrics["copies"] else {}),
         "predictions": metrics["predictions"],
     }
     if metrics["lowercase"] and metrics["bleu_lowercase"] is not None:
@@ -253,12 +253,12 @@ def describe_leakage(metrics: dict[str, Any]) -> str:
     )
 
 
-def _describe_copies(metrics: dict[str, Any]) -> str:
+def describe_copies(metrics: dict[str, Any], task: str) -> str:
     """A phrase about the replies that are copies of training targets."""
     samples, copied, private = metrics["samples"], metrics["copies"]["replies"], metrics["copies"]["private"]
     examples = ", ".join(f"“{one_line(text)}”" for text in metrics["copies"]["examples"])
     return (
-        f"{copied:,} of {samples:,} {LABELS[metrics['task']].outputs} ({copied / samples:.2%}) are word for word in "
+        f"{copied:,} of {samples:,} {LABELS[task].outputs} ({copied / samples:.2%}) are word for word in "
         f"the training corpus, {private:,} of them with a name, a number or an address"
         f"{f': {examples}' if examples else ''}"
     )

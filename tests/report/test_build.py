@@ -141,6 +141,7 @@ def test_metrics_equal_those_of_evaluate(cli: Cli, reported: tuple[Path, Any], t
     first, newest = metrics
     assert 0 < newest["leaked_samples"] < 12
     assert f"Leakage: {newest['leaked_samples']} of {newest['samples']} samples" in page
+    assert f"20: {newest['copies']['replies']} of {newest['samples']} replies" in page
     for title, key, digits in (
         ("perplexity, e^loss ↓", "perplexity", 2),
         ("Sent2Vec distance, as in the thesis ↓", "sent2vec_distance", 3),
