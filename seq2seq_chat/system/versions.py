@@ -87,7 +87,7 @@ def describe_installation() -> list[str]:
     code, versions = _code_revision(), {name: _version(name) for name in (*RECORDED_PACKAGES, "onnxruntime")}
     flags = sorted(flag for flag in processor_flags() if flag.startswith(INSTRUCTION_SETS))
     one_dnn = f"oneDNN {'on' if os.environ.get(ONEDNN) == '1' else 'off'}"
-    engines = {"tensorflow": f"TensorFlow for runs ({one_dnn})", "onnxruntime": "ONNX Runtime for exported models"}
+    engines = {"tensorflow": f"TensorFlow ({one_dnn})", "onnxruntime": "ONNX Runtime for replies without a GPU"}
     total_memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return [
         f"revision: {code['revision'] or 'unknown'}{' with changes' if code['changed'] else ''}",
