@@ -64,6 +64,9 @@ def chat(
         raise UserError("stdin is closed; connect it to a terminal, or to a file or pipe with one utterance per line")
     run = find_run(run_name, results)
     ensure_has_replies(run, "chat")
+    if (beam_width or n_best) and not any(change.startswith("decoding.method=") for change in overrides):
+        width = () if beam_width is None else (f"decoding.beam_width={beam_width}",)
+        overrides = ("decoding.method=beam", *width, *overrides)  # which may set options of beam search
     decoding = set_decoding(run.config, overrides) if overrides else run.config.decoding
     decoding = _override(decoding, beam_width, n_best)
     if sys.stdin.isatty():

@@ -7,12 +7,16 @@ from unittest.mock import MagicMock
 
 import pytest
 
+from seq2seq_chat.config import Decoding
 from seq2seq_chat.prepare.readers.lines import LinesSettings
 from seq2seq_chat.prepare.readers.reddit import RedditSettings
 from seq2seq_chat.prepare.settings import PrepareSettings
+from seq2seq_chat.runs.run import create_run
 from seq2seq_chat.system.errors import UserError
+from seq2seq_chat.text.codec import Codecs
 from seq2seq_chat.text.tokenizers import TokenizerSettings
 from tests.conftest import Cli
+from tests.random_runs import make_codec, small_config
 from webui.limits import Limits
 
 
@@ -78,3 +82,13 @@ def test_serve(cli: Cli, record: Callable[[str], MagicMock]) -> None:
     assert "recorded" in cli("serve", *options, "--cores", 3).error_message
     limits = Limits(max_models=2, max_queued=90, max_queued_total=180)
     assert serve.call_args.args[:6] == ("here", "0.0.0.0", 80, "t", limits, 3)
+
+
+def test_chat_sets_options_of_the_beam_search_that_it_selects(
+    cli: Cli, record: Callable[[str], MagicMock], tmp_path: Path
+) -> None:
+    run = create_run(tmp_path, small_config(), Codecs.shared(make_codec("english", ["word"])), {})
+    load = record("seq2seq_chat.chat.chatbot.Chatbot.load")
+    cli("chat", run.path, "--beam-width", 4, "--n-best", 2, "--set", "decoding.beam_groups=4")
+    decoding = load.call_args.args[3]
+    assert decoding == Decoding(method="beam", beam_width=4, n_best=2, beam_groups=4)

@@ -44,7 +44,7 @@ def read_curves(run: Run, name: str) -> Curves:
     lines = [line for line in read_json_lines(run.metrics_file) if isinstance(line.get("loss"), (int, float))]
     train, validation = ([line for line in lines if line.get("kind") == kind] for kind in ("train", "validation"))
     if not train:
-        raise UserError(f"run {run.name} has no metrics; training writes them every training.log_every steps, `average` none")
+        raise UserError(f"run {run.name} has no metrics: training writes them, every training.log_every steps")
     minutes, elapsed = {}, 0.0
     for line in train:
         elapsed += line.get("seconds", 0.0) / 60
