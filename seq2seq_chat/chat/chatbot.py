@@ -102,7 +102,7 @@ class Chatbot:
     ) -> Self:
         """The chatbot of a run or an exported model; see :func:`load_engine` for arguments and errors raised."""
         if cls.TASK not in (None, run.config.task):
-            raise RunError(f"run {run.name} is no {cls.TASK}: its task is {run.config.task}")
+            raise RunError(f"run {run.name} is no {cls.TASK} model: its task is {run.config.task}")
         loaded = load_engine(run, snapshot, engine, decoding, others)
         chatbot = cls(loaded.engine, loaded.codecs, run.config, loaded.step, run.results)
         chatbot.warnings, chatbot._engine_options = loaded.warnings, engine
