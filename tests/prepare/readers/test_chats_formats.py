@@ -367,12 +367,47 @@ EXPORTS: dict[str, tuple[str, list[tuple[str, str]], dict[str, int]]] = {
         [("Ada", "Hello there")],
         {"media": 1},
     ),
+    "line_desktop_th": (
+        "2023.03.13 วันจันทร์\n09:05 Ada สวัสดี ดี\n09:05 Ben รูป\n09:05 Ben left the group.\n09:05 Ada 通話時間 1:23\n",
+        [("Ada", "สวัสดี ดี")],
+        {"media": 1, "system": 2},
+    ),
+    "line_desktop_names": (
+        "[LINE] Ada L的聊天記錄\n儲存日期：2023/03/14 11:59\n\n2023.03.13 星期一\n"
+        + "".join(f"09:05 Ada L is {word}\n09:05 Ben C {word} too\n" for word in ("one", "two", "six")),
+        [("Ada L", "is one"), ("Ben C", "one too"), ("Ada L", "is two"), ("Ben C", "two too")]
+        + [("Ada L", "is six"), ("Ben C", "six too")],
+        {},
+    ),
+    "line_ko": (
+        "[LINE] Ada님과의 대화\n저장한 날짜: 2023/03/14 11:59\n\n2023/03/13(월)\n오전 9:05\tAda\t안녕\n오전 9:05\tBen\t[스티커]\n",
+        [("Ada", "안녕")],
+        {"media": 1},
+    ),
+    "line_id": (
+        "[LINE] Riwayat obrolan dengan Ada\n\nSen, 13/03/2023\n09.05\tAda\thalo\n\n"
+        "Monday, March 13, 2023\n09.05\tBen\tya\n",
+        [("Ada", "halo"), ("Ben", "ya")],
+        {},
+    ),
     "kakaotalk_windows": (
         "민수 님과 카카오톡 대화\n저장한 날짜 : 2023-03-14 11:00:00\n\n"
         "--------------- 2023년 3월 13일 월요일 ---------------\n"
         "[민수] [오전 9:05] 안녕\n잘 지내?\n[Ben [b]] [오전 9:05] 이모티콘\n[민수] [오전 9:05] 샵검색: #날씨\n"
-        "민수님이 나갔습니다.\n",
+        "민수님이 나갔습니다.\n[민수] [오전 9:05] 보이스톡을 받지 않았습니다.\n영희님이 철수님을 초대하였습니다.\n",
         [("민수", "안녕\n잘 지내?")],
+        {"media": 2, "system": 3},
+    ),
+    "kakaotalk_windows_ja": (
+        "--------------- 2023年3月13日月曜日 ---------------\n[花子] [午前 9:05] やあ\n[太郎] [午前 9:05] 写真\n",
+        [("花子", "やあ")],
+        {"media": 1},
+    ),
+    "kakaotalk_iphone": (
+        "2023년 3월 13일 월요일\n2023. 3. 13. 오전 9:05, 민수 : 안녕\n\n2023년 3월 13일 월요일\n"
+        "2023. 3. 13. 09:05: 철수님이 나갔습니다.\n2023. 3. 13. 09:05, 영희 : <사진 읽지 않음>\n"
+        "2023. 3. 13. 09:05, 영희 : 지도: 서울역\n",
+        [("민수", "안녕")],
         {"media": 2, "system": 1},
     ),
     "kakaotalk_windows_en": (
@@ -402,9 +437,10 @@ EXPORTS: dict[str, tuple[str, list[tuple[str, str]], dict[str, int]]] = {
         {"deleted": 1},
     ),
     "kakaotalk_mac": (
-        'Date,User,Message\n2023-03-13 09:05:00,"Ada","hi, ""you"""\n2023-03-13 09:05:01,"Ben","Photo"\n',
+        'Date,User,Message\n2023-03-13 09:05:00,"Ada","hi, ""you"""\n2023-03-13 09:05:01,"Ben","Photo"\n'
+        '2023-03-13 09:05:01,"민수","민수님이 나갔습니다."\n',
         [("Ada", 'hi, "you"')],
-        {"media": 1},
+        {"media": 1, "system": 1},
     ),
 }
 
