@@ -198,11 +198,12 @@ EXPORTS: dict[str, tuple[str, list[tuple[str, str]], dict[str, int]]] = {
                 {"type": "service", "action": "phone_call"},
                 {"text": "", "media_type": "sticker"},
                 {"text": "caption", "photo": "a.jpg", "from": None, "from_id": "user2"},
+                {"text": "", "text_entities": [{"type": "plain", "text": "plain"}]},
                 {"text": "News!", "forwarded_from": "A Channel"},
                 {"text": "old news", "forwarded_from": None},
             )
         ),
-        [("Ada", "look: https://a.example 😂"), ("Deleted Account", "caption")],
+        [("Ada", "look: https://a.example 😂"), ("Deleted Account", "caption"), ("Ada", "plain")],
         {"system": 1, "media": 1, "forwarded": 2},
     ),
     "telegram_account": (
@@ -251,6 +252,11 @@ EXPORTS: dict[str, tuple[str, list[tuple[str, str]], dict[str, int]]] = {
         [("Ada", "hi")],
         {"media": 1},
     ),
+    "discord_csv_semicolons": (
+        'AuthorID;Author;Date;Content\n1;Ada;13.03.2023 09:05;"hi; you"\n',
+        [("Ada", "hi; you")],
+        {},
+    ),
     "discord_csv_us": (
         "AuthorID,Author,Date,Content\n1,Ada,03/13/2023 9:05 AM,hi\n",
         [("Ada", "hi")],
@@ -271,12 +277,21 @@ EXPORTS: dict[str, tuple[str, list[tuple[str, str]], dict[str, int]]] = {
                         "timestamp_ms": 1678698300000,
                         "content": "Reacted X to your message ",
                     },
+                    *(
+                        {"sender_name": "Ada", "timestamp_ms": 1678698300000, "content": text}
+                        for text in (
+                            "Hat mit X auf deine Nachricht reagiert",
+                            "Curtiu uma mensagem",
+                            "Hai inviato un allegato.",
+                        )
+                    ),
+                    {"sender_name": "Ada", "timestamp_ms": 1678698300000, "content": "You left the door open."},
                 ],
                 "title": "J\u00c3\u00b6rg",
             }
         ),
-        [("Jörg", "Käse 😂"), ("Ada", "second")],
-        {"system": 2, "media": 1, "deleted": 1},
+        [("Ada", "You left the door open."), ("Jörg", "Käse 😂"), ("Ada", "second")],
+        {"system": 5, "media": 1, "deleted": 1},
     ),
     "messenger_encrypted": (
         json.dumps(
@@ -284,12 +299,13 @@ EXPORTS: dict[str, tuple[str, list[tuple[str, str]], dict[str, int]]] = {
                 "participants": ["Ada", "Ben"],
                 "threadName": "Ben_1",
                 "messages": [
+                    {"senderName": "Ben", "messageText": "c", "timestamp": 1678698400000, "type": "text"},
                     {"senderName": "Ben", "text": "b", "timestamp": 1678698400000, "type": "text", "isUnsent": False},
                     {"senderName": "Ada", "text": "ä", "timestamp": 1678698300000, "type": "text", "isUnsent": False},
                 ],
             }
         ),
-        [("Ada", "ä"), ("Ben", "b")],
+        [("Ada", "ä"), ("Ben", "b"), ("Ben", "c")],
         {},
     ),
     "signal_export": (
@@ -375,12 +391,12 @@ EXPORTS: dict[str, tuple[str, list[tuple[str, str]], dict[str, int]]] = {
     "line_desktop_names": (
         "[LINE] Ada L的聊天記錄\n儲存日期：2023/03/14 11:59\n\n2023.03.13 星期一\n"
         + "".join(f"09:05 Ada L is {word}\n09:05 Ben C {word} too\n" for word in ("one", "two", "six")),
-        [("Ada L", "is one"), ("Ben C", "one too"), ("Ada L", "is two"), ("Ben C", "two too")]
-        + [("Ada L", "is six"), ("Ben C", "six too")],
+        [pair for word in ("one", "two", "six") for pair in (("Ada L", f"is {word}"), ("Ben C", f"{word} too"))],
         {},
     ),
     "line_ko": (
-        "[LINE] Ada님과의 대화\n저장한 날짜: 2023/03/14 11:59\n\n2023/03/13(월)\n오전 9:05\tAda\t안녕\n오전 9:05\tBen\t[스티커]\n",
+        "[LINE] Ada님과의 대화\n저장한 날짜: 2023/03/14 11:59\n\n2023/03/13(월)\n"
+        "오전 9:05\tAda\t안녕\n오전 9:05\tBen\t[스티커]\n",
         [("Ada", "안녕")],
         {"media": 1},
     ),

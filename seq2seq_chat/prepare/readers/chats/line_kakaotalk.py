@@ -106,7 +106,8 @@ _PHONE_DAY = re.compile(r"\d{4}년 \d{1,2}월 \d{1,2}일 .요일|[A-Z][a-z]+day,
 _TABLE = re.compile(r"\ufeff?\"?Date\"?,\"?User\"?,\"?Message")
 _MEDIA = re.compile(
     r"(?:사진|동영상|\(?이모티콘\)?|음성메시지|写真|動画|Photos?|Videos?|Emoticons?|Stickers?"
-    r"|Voice (?:Note|message))(?: \d+장?)?|\d+ photos|<.{2,6} 읽지 않음>|[0-9a-f]{32,}\.\w{3,4}|(?:파일|File|샵검색|지도|연락처|Contact): .+"
+    r"|Voice (?:Note|message))(?: \d+장?)?|\d+ photos"
+    r"|<.{2,6} 읽지 않음>|[0-9a-f]{32,}\.\w{3,4}|(?:파일|File|샵검색|지도|연락처|Contact): .+"
 )
 _DELETED = re.compile(r"삭제된 메시지입니다\.?|(?:This message was deleted|Deleted message)\.?")
 _CALL = re.compile(
