@@ -344,8 +344,9 @@ EXPORTS: dict[str, tuple[str, list[tuple[str, str]], dict[str, int]]] = {
         '<sms address="+49 1" date="1678698300000" type="1" body="caf&#233; &#55357;&#56834; &lt;&#10;b" '
         'contact_name="Ada" /><sms address="+491" date="1678698300000" type="2" body="yo" contact_name="Ada" />'
         '<sms address="+491" date="1678698300000" type="3" body="draft" /><mms msg_box="1" address="+491~+492" '
-        'date="1678698300000" contact_name="Ada, Ben"><parts><part ct="image/png" text="null" data="AA" /><part '
-        'ct="text/plain" text="all" /></parts><addrs><addr address="+492" type="137" /></addrs></mms></smses>',
+        'date="1678698300000" contact_name="Ada, Ben"><parts><part ct="image/png" text="null" data="AA" />'
+        '<part ct="text/plain; charset=utf-8" text="all" /></parts>'
+        '<addrs><addr address="+492" type="137" /></addrs></mms></smses>',
         [("Ada", "café 😂 <\nb"), (ME, "yo"), ("+492", "all")],
         {"drafts and unsent": 1},
     ),
@@ -510,6 +511,13 @@ def slack_files() -> dict[str, str]:
                 message(first + 1, "<@U1> has joined", subtype="channel_join"),
                 message(first + 2, "beep", subtype="bot_message"),
                 message(first + 3, "", files=[{}]),
+                message(
+                    first + 4,
+                    "",
+                    blocks=[{"elements": [{"type": "text", "text": "to "}, {"type": "user", "user_id": "U1"}]}],
+                ),
+                message(first + 5, "beep", bot_id="B1", bot_profile={"name": "beep"}),
+                message(first + 6, "<!channel|channel> <!subteam^S1|@team> <!date^1^{date}|Monday>"),
             ]
         ),
     }
@@ -533,10 +541,12 @@ def test_slack(tmp_path: Path, packed: bool) -> None:
     messages = list(export.messages(chat_format))
     assert [(message.author, message.text, bool(message.chat)) for message in messages] == [
         ("Ada", "hi @Ada in #random @here", True),
+        ("Ada", "to @Ada", False),
+        ("Ada", "@channel @team Monday", False),
         ("U2", "re", True),
         ("Ada", "later & this", False),
     ]
-    assert export.left_out == {"system": 1, "bots": 1, "media": 1}
+    assert export.left_out == {"system": 1, "bots": 2, "media": 1}
 
 
 def test_transcripts(tmp_path: Path) -> None:
@@ -554,6 +564,19 @@ def test_transcripts(tmp_path: Path) -> None:
     assert {message.chat for message in read(path)[0]} == {"0"}
 
 
+@pytest.mark.parametrize(
+    "turn",
+    ["{}：{}", "{} : {}", "{}:\t{}", "**{}:** {}", "**{}**: {}", "[09:05] {}: {}", "09:05:07 {}: {}", "{} (aside): {}"],
+)
+def test_ways_to_write_a_script(tmp_path: Path, turn: str) -> None:
+    path = tmp_path / "play.txt"
+    turns = [("Ada", "Hi: you"), ("Dr. Ö", "https://a.example"), ("Ada", "*no*")]
+    path.write_text("\n".join(turn.format(*words) for words in turns) + "\n(They leave.)\n[Music]\n")
+    messages, left_out, _ = read(path)
+    assert [(message.author, message.text) for message in messages] == turns
+    assert left_out == {"stage directions": 2}
+
+
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "cp1252"])
 def test_subtitles(tmp_path: Path, encoding: str) -> None:
     path = tmp_path / "film.srt"
@@ -567,6 +590,33 @@ def test_subtitles(tmp_path: Path, encoding: str) -> None:
     speakers = [message.author_id for message in messages]
     assert speakers[0] == speakers[1] and len(set(speakers)) == 3
     assert left_out == {"sounds": 1}
+
+
+@pytest.mark.parametrize(
+    ("cue", "expected"),
+    [
+        ("–¿Qué?\n—Nada.", [("", "¿Qué?"), ("", "Nada.")]),
+        (">> Hello.\n&gt;&gt; ADA: Hi &amp;&nbsp;bye.", [("", "Hello."), ("ADA", "Hi & bye.")]),
+        ("JÖRG: Ja.", [("JÖRG", "Ja.")]),
+        ("АННА: Да.", [("АННА", "Да.")]),
+        ("花子：やあ。", [("花子", "やあ。")]),
+        ("He said: no.", [("", "He said: no.")]),
+        ("(sighs) Oh [door slams] no.", [("", "Oh no.")]),
+        ("[laughs]\nNo.", [("", "No.")]),
+        ("A.\n2\n00:00:03,000-->00:00:04,000\nB.", [("", "A."), ("", "B.")]),
+        ("（拍手）", []),
+        ("【音楽】", []),
+        ("♬～", []),
+        ("[a door\nslams]", []),
+        ("♪ la\nla ♪", []),
+    ],
+)
+def test_subtitle_cues(tmp_path: Path, cue: str, expected: list[tuple[str, str]]) -> None:
+    path = tmp_path / "film.srt"
+    path.write_text(f"1\n00:00:01,000 --> 00:00:02,000\n{cue}\n")
+    messages, left_out, _ = read(path)
+    assert [(message.author, message.text) for message in messages] == expected
+    assert left_out == ({} if expected else {"sounds": 1})
 
 
 def test_voices_of_webvtt(tmp_path: Path) -> None:

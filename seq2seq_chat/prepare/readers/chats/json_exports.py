@@ -122,7 +122,8 @@ _NUMBER = re.compile(r"message_(\d+)")
 _MESSENGER_SYSTEM = re.compile(
     r"You (?:can now message and call each other.*|are now connected on .*|waved at .*|unsent a message"
     r"|turned (?:on|off) .*|(?:set|changed|named|created) (?:the|a|your) .*\.|pinned a message\."
-    r"|called (?!me\b)[^?]{1,40}\.|sent an? (?:attachment|photo|video|link|GIF|sticker|voice message|(?:live )?location)\."
+    r"|called (?!me\b)[^?]{1,40}\."
+    r"|sent an? (?:attachment|photo|video|link|GIF|sticker|voice message|(?:live )?location)\."
     r"|(?:missed|started) an? (?:audio |video |voice )?(?:call|chat|poll|plan)\b.*"
     r"|(?:joined|left) the (?:call|group|chat)\.|(?:added|removed) .{1,80} (?:to|from) the group\.)"
     r"|Say hi to your new Facebook friend.*|(?:The v|V|The a|A)(?:ideo|udio) (?:chat|call) ended\.?"
@@ -215,11 +216,19 @@ def _slack(fields: Fields, people: dict[str, str]) -> Message | str:
             return f"@{label or people.get(target, target)}"
         if kind == "#":
             return f"#{label or target}"
-        return label or (f"@{target}" if kind else target.removeprefix("mailto:"))
+        if kind and not target.startswith("date^"):
+            return f"@{(label or target).lstrip('@')}"
+        return label or target.removeprefix("mailto:")
 
     subtype, user = fields.get("subtype"), fields.get("user") or ""
-    text = html.unescape(_REFERENCE.sub(plain, fields.get("text") or "")).strip()
-    if subtype == "bot_message" or (fields.get("bot_id") and not user) or user == "USLACKBOT":
+    text = fields.get("text") or _slack_blocks(fields.get("blocks"))
+    text = html.unescape(_REFERENCE.sub(plain, text)).strip()
+    if (
+        subtype == "bot_message"
+        or (fields.get("bot_id") and not user)
+        or fields.get("bot_profile")
+        or user == "USLACKBOT"
+    ):
         return "bots"
     if subtype not in _SLACK_TEXTS:
         return "deleted" if subtype == "tombstone" else "system"
@@ -229,6 +238,17 @@ def _slack(fields: Fields, people: dict[str, str]) -> Message | str:
     time = from_milliseconds(1000 * float(fields["ts"])) if fields.get("ts") else None
     # A thread, with the message that began it, is a chat of its own.
     return Message(name, time, text, str(fields.get("thread_ts") or ""), user)
+
+
+def _slack_blocks(value: Any) -> str:
+    """The text of a message that is only in its layout."""
+    if isinstance(value, list):
+        return "".join(map(_slack_blocks, value))
+    if not isinstance(value, dict):
+        return value if isinstance(value, str) else ""
+    if value.get("type") == "user":
+        return f"<@{value.get('user_id')}>"
+    return _slack_blocks(value.get("text") or value.get("url") or value.get("elements"))
 
 
 # Signal: data.json of the program signal-export, whose lines are messages, and the JSON Lines that Signal Desktop
