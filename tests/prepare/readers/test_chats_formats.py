@@ -318,6 +318,11 @@ EXPORTS: dict[str, tuple[str, list[tuple[str, str]], dict[str, int]]] = {
         [(ME, "hi"), ("Ada", "yo")],
         {"media": 1, "system": 1},
     ),
+    "signal_export_list": (
+        json.dumps([{"date": "2023-03-13T09:05:00", "sender": "Me", "body": "hi", "reactions": [{}]}], indent=1),
+        [(ME, "hi")],
+        {},
+    ),
     "signal": (
         lines(
             {"version": "1", "backupTimeMs": "1678698300000"},
@@ -383,6 +388,11 @@ EXPORTS: dict[str, tuple[str, list[tuple[str, str]], dict[str, int]]] = {
         "2023.03.13 Monday\n09:05 Ada Hello there\n09:05 Ben Stickers\n",
         [("Ada", "Hello there")],
         {"media": 1},
+    ),
+    "line_weekday": (
+        "[LINE] Chat history with Ada\nSaved on: 4/3/2023, 11:00\n\nSun, 3/12/2023\n\nMon, 3/13/2023\n09:05\tAda\thi\n",
+        [("Ada", "hi")],
+        {},
     ),
     "line_desktop_th": (
         "2023.03.13 วันจันทร์\n09:05 Ada สวัสดี ดี\n09:05 Ben รูป\n09:05 Ben left the group.\n09:05 Ada 通話時間 1:23\n",
@@ -637,12 +647,20 @@ def whatsapp(*dates: str) -> str:
         (["3/4/23", "10/4/23", "2/5/23"], datetime(2023, 5, 2, 9, 5)),  # else time would go back
         (["03.04.23", "05.04.23"], datetime(2023, 4, 5, 9, 5)),  # nobody writes months first with points
         (["3/4/23"], datetime(2023, 4, 3, 9, 5)),  # only one day: nothing depends on it
+        (["03/04/2023", "03/05/2023"], datetime(2023, 5, 3, 9, 5)),  # no American phone writes zeros
     ],
 )
 def test_the_whole_file_decides_the_order_of_dates(tmp_path: Path, dates: list[str], last: datetime) -> None:
     path = tmp_path / "chat.txt"
     path.write_text(whatsapp(*dates))
     assert read(path)[0][-1].time == last
+
+
+def test_american_dates(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "chat.txt"
+    path.write_text("[3/4/23, 9:05:07\u202fAM] Ada: a\n[3/5/23, 9:05:07\u202fPM] Ada: b\n")
+    assert read(path)[0][-1].time == datetime(2023, 3, 5, 21, 5, 7)
+    assert "--date-order dmy" in caplog.text
 
 
 def test_ambiguous_dates(tmp_path: Path) -> None:

@@ -112,6 +112,8 @@ _NAMED_DATE = re.compile(rf"(?:\d{{1,4}}[^\d\n:]{{1,8}}?)?({_MONTH})[^\W\d_]*[^\
 _CLOCK_FIRST = re.compile(r"\D*\d{1,2}:")
 _HOURS = re.compile(r"\W*(?:ч|h|hs|hrs?|uhr|год|hod|น)\W*", re.IGNORECASE)  # of a clock of 24 hours
 _CLOCK_AT_END = re.compile(r"\b(\d{1,2})[:.]\d{2}(?:[:.]\d{2})?([^\d:.]{2,20}\.?)$")
+_AMERICAN = re.compile(r"(?:[1-9]|1[0-2])/[1-9]\d?/(?:\d\d|\d{4}),? \d{1,2}:\d{2}(?::\d{2})?\s[AP]M")
+_WITH_ZEROS = re.compile(r"(?:0\d/\d|\d\d?/0\d/)(?!.*[AP]M)")  # which no American phone writes
 _BUDDHIST_YEARS = 543
 _YEARS = range(1990, 2100)  # of chats
 _EPOCH = datetime(1970, 1, 1)
@@ -251,7 +253,8 @@ def _month_as_number(stamp: str) -> str:
 def _find_order(stamps: list[str], name: str) -> DateOrder:
     """The order in which most of the dates are dates, and then the one in which time goes back least often.
 
-    Of equals, it is the one of 23/3/13, 23/3/14 if the first number is always the same and the last one is not.
+    Of equals, it is the one of 23/3/13, 23/3/14 if the first number is always the same and the last one is not, and
+    else the one of the regions that write dates and times like this.
     """
     dates = [fields for fields in map(date_fields, stamps) if fields is not None]
     scores: dict[DateOrder, tuple[int, int, bool]] = {}
@@ -266,6 +269,13 @@ def _find_order(stamps: list[str], name: str) -> DateOrder:
     best = max(orders, key=lambda order: scores[order])  # the first of equals
     is_tie = scores["dmy"] == scores["mdy"] and readings["dmy"] != readings["mdy"]
     if best == "dmy" and len(dates) > 1 and is_tie and "/" in stamps[0]:  # only with / do some write the month first
+        if all(map(_AMERICAN.fullmatch, stamps)):
+            logger.warning(
+                "%s: dates such as %s are read with the month first; if not: --date-order dmy", name, stamps[0]
+            )
+            return "mdy"
+        if any(map(_WITH_ZEROS.match, stamps)):
+            return best
         raise CorpusError(
             f"{name}: dates such as {stamps[0]} may start with the day or with the month, and all dates of the file "
             "make sense either way. Say which with --date-order dmy or --date-order mdy."

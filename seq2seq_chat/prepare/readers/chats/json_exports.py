@@ -255,6 +255,7 @@ def _slack_blocks(value: Any) -> str:
 # exports, whose lines are people, chats and messages
 
 _SIGNAL_EXPORT = re.compile(r'{(?=[^\n]*"date": ?")(?=[^\n]*"sender": ?")[^\n]*"body": ?"')
+_SIGNAL_LIST = re.compile(r'\s*\[\s*{(?=[^{}]*"date":)(?=[^{}]*"sender":)[^{}]*"body":')
 _SIGNAL = re.compile(r'{"(?:version|account|recipient|chat|chatItem)":.*\n{"(?:account|recipient|chat|chatItem)":')
 _CALL = re.compile(r"(?:Incoming|Outgoing|Missed) (?:voice |video |group )?call\b.*")
 
@@ -323,6 +324,7 @@ FORMATS = (
     ChatFormat("Discord", _DISCORD_TABLE.match, _read_discord_table),
     ChatFormat("Messenger, Instagram", _MESSENGER.match, _read_messenger, in_folders=True),
     ChatFormat("Messenger, Instagram", _ENCRYPTED.match, _read_messenger),
+    ChatFormat("Signal", _SIGNAL_LIST.match, partial(_read, lambda fields, _: _signal_export(fields), ["item"])),
     ChatFormat("Signal", _SIGNAL_EXPORT.match, lambda export: map(_signal_export, _json_lines(export))),
     ChatFormat("Signal", _SIGNAL.match, _read_signal),
     ChatFormat("Slack", _SLACK.match, _read_slack, in_folders=True),

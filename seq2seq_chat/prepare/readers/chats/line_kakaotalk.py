@@ -9,14 +9,15 @@ import re
 from collections.abc import Iterator
 from datetime import date, datetime
 
-from seq2seq_chat.prepare.readers.chats.dates import Clock, at, date_fields, from_english, from_iso, to_date
+from seq2seq_chat.prepare.readers.chats.dates import Clock, DateOrder, at, date_fields, from_english, from_iso, to_date
 from seq2seq_chat.prepare.readers.chats.exports import Export
 from seq2seq_chat.prepare.readers.chats.formats import ChatFormat, Message, Names, join_lines
 
 _FIRST_LINES = 20
+_WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
 _DAY = re.compile(
-    r"(?:[^\W\d_]\S{0,14} ?)?(\d{1,4}[./]\d{1,2}[./]\d{1,4})(?: ?[(（].{1,9}[)）]| [^\W\d_]\S{1,14})?"
+    r"([^\W\d_]\S{0,14} ?)?(\d{1,4}[./]\d{1,2}[./]\d{1,4})(?: ?[(（].{1,9}[)）]| [^\W\d_]\S{1,14})?"
     r"|(?:[A-Z][a-z]+, )?([A-Z][a-z]{2,8} \d{1,2}, \d{4})"
 )
 _MESSAGE = re.compile(
@@ -52,19 +53,19 @@ def _read_line(export: Export) -> Iterator[Message | str]:
     separator = "\t" if re.search(r"^.{0,6}\d[:.]\d\d.{0,4}\t", export.start(), re.MULTILINE) else " "
     title = _TITLE.match(export.start())
     partner = f"{title[1]} " if title else "\n"
-    names, days = Names(separator), dict[str, None]()
+    names, days = Names(separator), dict[str, str]()  # the day of the week by the date
     for line in export.lines(progress=False):
         if header := _DAY.fullmatch(line.strip()):
-            days[header[1] or ""] = None
+            days[header[2] or ""] = header[1] or ""
         elif (start := _MESSAGE.match(line)) and separator == " " and not start[3].startswith(partner):
             names.add(start[3])
-    clock = Clock(filter(None, days), export.name, export.date_order)
+    clock = Clock(filter(None, days), export.name, export.date_order or _order_of_weekdays(days))
     day, day_known = None, False
 
     def begin(line: str) -> Message | str | None:
         nonlocal day, day_known
         if header := _DAY.fullmatch(line.strip()):
-            fields, named, day_known = date_fields(header[1] or ""), from_english(header[2] or ""), True
+            fields, named, day_known = date_fields(header[2] or ""), from_english(header[3] or ""), True
             day = to_date(fields, clock.order) if fields else named.date() if named else None
             return ""
         start = _MESSAGE.match(line) if day_known else None
@@ -76,6 +77,19 @@ def _read_line(export: Export) -> Iterator[Message | str]:
         return Message(author if found else "", _time_of_day(day, start[1]), text)
 
     return join_lines(export.lines(), begin, _finish_line)
+
+
+def _order_of_weekdays(weekdays: dict[str, str]) -> DateOrder | None:
+    """The only order of dates that fits the English names of the days, given by date; else None."""
+    orders: tuple[DateOrder, ...] = ("dmy", "mdy", "ymd")
+    fitting = [order for order in orders if all(_is_weekday(*item, order) for item in weekdays.items())]
+    return fitting[0] if len(fitting) == 1 else None
+
+
+def _is_weekday(stamp: str, name: str, order: DateOrder) -> bool:
+    fields = date_fields(stamp)
+    day = to_date(fields, order) if fields else None
+    return day is not None and name.startswith(_WEEKDAYS[day.weekday()])
 
 
 def _time_of_day(day: date | None, stamp: str) -> datetime | None:
