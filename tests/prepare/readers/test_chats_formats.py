@@ -646,6 +646,7 @@ def whatsapp(*dates: str) -> str:
         (["3/4/23", "4/13/23"], datetime(2023, 4, 13, 9, 5)),
         (["3/4/23", "10/4/23", "2/5/23"], datetime(2023, 5, 2, 9, 5)),  # else time would go back
         (["03.04.23", "05.04.23"], datetime(2023, 4, 5, 9, 5)),  # nobody writes months first with points
+        (["۱۴۰۲/۱/۱", "۱۴۰۲/۲/۳۱"], datetime(2023, 5, 21, 9, 5)),
         (["3/4/23"], datetime(2023, 4, 3, 9, 5)),  # only one day: nothing depends on it
         (["03/04/2023", "03/05/2023"], datetime(2023, 5, 3, 9, 5)),  # no American phone writes zeros
     ],
@@ -654,6 +655,12 @@ def test_the_whole_file_decides_the_order_of_dates(tmp_path: Path, dates: list[s
     path = tmp_path / "chat.txt"
     path.write_text(whatsapp(*dates))
     assert read(path)[0][-1].time == last
+
+
+def test_midnight_as_24(tmp_path: Path) -> None:
+    path = tmp_path / "chat.txt"
+    path.write_text("13.03.23, 24:05 - Ada: a\n13.03.23, 09:05 - Ada: b\n")
+    assert [message.time for message in read(path)[0]] == [datetime(2023, 3, 13, 0, 5), datetime(2023, 3, 13, 9, 5)]
 
 
 def test_american_dates(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
