@@ -278,11 +278,16 @@ EXPORTS: dict[str, tuple[str, list[tuple[str, str]], dict[str, int]]] = {
                         "content": "Reacted X to your message ",
                     },
                     *(
-                        {"sender_name": "Ada", "timestamp_ms": 1678698300000, "content": text}
+                        {
+                            "sender_name": "Ada",
+                            "timestamp_ms": 1678698300000,
+                            "content": text.encode().decode("latin-1"),
+                        }
                         for text in (
                             "Hat mit X auf deine Nachricht reagiert",
                             "Curtiu uma mensagem",
                             "Hai inviato un allegato.",
+                            "Ada님이 첨부 파일을 보냈습니다.",
                         )
                     ),
                     {"sender_name": "Ada", "timestamp_ms": 1678698300000, "content": "You left the door open."},
@@ -291,7 +296,7 @@ EXPORTS: dict[str, tuple[str, list[tuple[str, str]], dict[str, int]]] = {
             }
         ),
         [("Ada", "You left the door open."), ("Jörg", "Käse 😂"), ("Ada", "second")],
-        {"system": 5, "media": 1, "deleted": 1},
+        {"system": 6, "media": 1, "deleted": 1},
     ),
     "messenger_encrypted": (
         json.dumps(
@@ -627,6 +632,14 @@ def test_subtitle_cues(tmp_path: Path, cue: str, expected: list[tuple[str, str]]
     messages, left_out, _ = read(path)
     assert [(message.author, message.text) for message in messages] == expected
     assert left_out == ({} if expected else {"sounds": 1})
+
+
+def test_names_of_a_meeting(tmp_path: Path) -> None:
+    path = tmp_path / "meeting.vtt"
+    turns = [("Ada van der Berg", "Hi: all."), ("ben", "Yo."), ("", "Bye.")]
+    cues = (f"00:0{i}.000 --> 00:0{i}.900\n{f'{name}: ' if name else ''}{text}" for i, (name, text) in enumerate(turns))
+    path.write_text("WEBVTT\n\n" + "\n\n".join(cues), newline="\r\n")
+    assert [(message.author, message.text) for message in read(path)[0]] == turns
 
 
 def test_voices_of_webvtt(tmp_path: Path) -> None:

@@ -146,7 +146,7 @@ _MESSENGER_SYSTEM = re.compile(
     re.DOTALL,
 )
 _ACTIONS = re.compile(
-    r" (?:.*(?:[.。]|to the poll|\?)|unsent a message|replied to your story"
+    r"(?: |님이 |さんが)(?:.*(?:[.。]|to the poll|\?)|unsent a message|replied to your story"
     r"|(?:started|missed) an? (?:audio|video) .*)$",
     re.DOTALL,
 )

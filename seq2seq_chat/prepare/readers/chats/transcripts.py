@@ -18,13 +18,14 @@ _LINE = re.compile(  # also with a time before the name, and a name in bold type
 )
 _DIRECTION = re.compile(r"\([^()]*\)|\[[^\[\]]*\]")
 _RULE = re.compile(r"[-=*_]{3,}")
-_MOSTLY = 0.5  # lines of a script that have a name
+_MOSTLY = 0.5  # lines of a script, or subtitles, that have a name
 _BLANK_SHARE = 0.8  # of the turns are followed by blank lines: then these do not divide conversations
 
 _CUE = re.compile(r"(?:(\d+):)?(\d{1,2}):(\d{2})[,.](\d{1,3}) *--> *\d.*")
 _TAGS = re.compile(r"<(?!v[. ])[^<>]*>|\{\\[^{}]*\}")
 _VOICE = re.compile(r"<v(?:\.\S+)? ([^<>]+)>")
 _LABEL = re.compile(r"([^\W\d_][^:：]{1,30})[:：] ?(.*)")
+_LABELLED_CUE = re.compile(rf"-->.*\n{_LABEL.pattern}")
 _LONGEST_CASELESS = 8  # characters of a label in a script without cases
 _DASH = re.compile(r"[-–—‐]\s?|>>>?\s?")
 _SOUND = re.compile(r"[♪♫♬#].*|[*＊].*[*＊]", re.DOTALL)
@@ -73,10 +74,12 @@ def _read_subtitles(export: Export) -> Iterator[Message | str]:
     time: datetime | None = None
     cue: list[str] = []
     number, unfinished = 0, False  # of the speaker, and whether the last cue ends within a sentence
+    start = export.start().replace("\r", "")
+    all_have_names = len(_LABELLED_CUE.findall(start)) > max(1, _MOSTLY * start.count("-->"))
 
     def finished() -> Iterator[Message | str]:
         nonlocal number, unfinished
-        for text, author in _turns(cue):
+        for text, author in _turns(cue, all_have_names):
             if not text:
                 yield "sounds"
                 continue
@@ -100,10 +103,13 @@ def _read_subtitles(export: Export) -> Iterator[Message | str]:
     yield from finished()
 
 
-def _turns(cue: list[str]) -> Iterator[tuple[str, str]]:
+def _turns(cue: list[str], all_have_names: bool) -> Iterator[tuple[str, str]]:
     """The texts of a subtitle with their speakers, if these are known; of a sound, the text is empty.
 
     A dash begins the text of another person.
+
+    Args:
+        all_have_names: Whether names of any form are before the texts, as in transcripts of meetings.
     """
     turns: list[list[str]] = []
     for line in cue:
@@ -113,7 +119,7 @@ def _turns(cue: list[str]) -> Iterator[tuple[str, str]]:
         label = _LABEL.fullmatch(plain)
         if voice:
             turns.append([voice[1].strip(), plain])
-        elif label and _is_name(label[1]):
+        elif label and (all_have_names or _is_name(label[1])):
             turns.append([label[1], label[2]])
         elif dash or not turns:
             turns.append(["", plain])
