@@ -288,6 +288,8 @@ EXPORTS: dict[str, tuple[str, list[tuple[str, str]], dict[str, int]]] = {
                             "Curtiu uma mensagem",
                             "Hai inviato un allegato.",
                             "Ada님이 첨부 파일을 보냈습니다.",
+                            "Eve sent an attachment.",
+                            "Eve's poll has multiple updates.",
                         )
                     ),
                     {"sender_name": "Ada", "timestamp_ms": 1678698300000, "content": "You left the door open."},
@@ -296,7 +298,7 @@ EXPORTS: dict[str, tuple[str, list[tuple[str, str]], dict[str, int]]] = {
             }
         ),
         [("Ada", "You left the door open."), ("Jörg", "Käse 😂"), ("Ada", "second")],
-        {"system": 6, "media": 1, "deleted": 1},
+        {"system": 8, "media": 1, "deleted": 1},
     ),
     "messenger_encrypted": (
         json.dumps(
@@ -359,6 +361,11 @@ EXPORTS: dict[str, tuple[str, list[tuple[str, str]], dict[str, int]]] = {
         '<addrs><addr address="+492" type="137" /></addrs></mms></smses>',
         [("Ada", "café 😂 <\nb"), (ME, "yo"), ("+492", "all")],
         {"drafts and unsent": 1},
+    ),
+    "line_tabs": (
+        "[LINE] Chat history with Ada\n\n2023/03/13 Mon\n09:05\tAda\tone\n\t\ttwo\n09:05\tAda\tBen joined the group\n",
+        [("Ada", "one\ntwo")],
+        {"system": 1},
     ),
     "line_en": (
         "[LINE] Chat history with Ada\nSaved on: 3/14/2023, 11:00\n\nMon, 3/13/2023\n09:05AM\tAda L\thi\n"
@@ -444,9 +451,9 @@ EXPORTS: dict[str, tuple[str, list[tuple[str, str]], dict[str, int]]] = {
     ),
     "kakaotalk_windows_en": (
         "Chat with Ada\nDate Saved : 2023-03-14 11:00:00\n\n--------------- Monday, March 13, 2023 ---------------\n"
-        "[Ada] [9:05 AM] hi\n[Ben] [9:05 AM] Photo\n",
+        "[Ada] [9:05 AM] hi\n[Ben] [9:05 AM] Photo\nEve left.\n[Ben] [AM 9:05] Live Talk ended 1:02:03\n",
         [("Ada", "hi")],
-        {"media": 1},
+        {"media": 1, "system": 2},
     ),
     "kakaotalk_phone": (
         "민수 님과 카카오톡 대화\n저장한 날짜 : 2023년 3월 14일 오전 9:00\n\n2023년 3월 13일 오전 9:05\n"

@@ -128,6 +128,7 @@ _MESSENGER_SYSTEM = re.compile(
     r"|(?:joined|left) the (?:call|group|chat)\.|(?:added|removed) .{1,80} (?:to|from) the group\.)"
     r"|Say hi to your new Facebook friend.*|(?:The v|V|The a|A)(?:ideo|udio) (?:chat|call) ended\.?"
     r"|(?:Started|Missed) (?:an? )?(?:audio|video) (?:call|chat)|Mentioned you in their story"
+    r"|.{1,60} sent an attachment\.|.{1,60}'s poll has .*"
     r"|.* missed your (?:call|video chat)\.|This (?:poll|message) is no longer available\.?"
     # reactions
     r"|Reacted .{1,12} to your message ?|Hat mit .{1,12} auf deine Nachricht reagiert ?"
@@ -167,7 +168,7 @@ def _messenger(fields: Fields) -> Message | str:
     kind = fields.get("type", "Generic")
     if fields.get("is_unsent") or fields.get("isUnsent"):
         return "deleted"
-    if kind in ("Call", "Subscribe", "Unsubscribe", "placeholder") or "call_duration" in fields:
+    if kind in ("Call", "Subscribe", "Unsubscribe", "placeholder") or {"call_duration", "users"} & fields.keys():
         return "system"
     if not text.strip() or (kind == "media" and text in str(fields.get("media"))):
         return "media"

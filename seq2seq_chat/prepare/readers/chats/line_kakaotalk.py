@@ -16,6 +16,8 @@ from seq2seq_chat.prepare.readers.chats.formats import ChatFormat, Message, Name
 _FIRST_LINES = 20
 _WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
+_PERSON = r"(?!(?:I|[Yy]ou|[Ww]e|[Hh]e|[Ss]he|[Tt]hey|[Ww]ho)\b)\S+(?: \S+)?"
+
 _DAY = re.compile(
     r"([^\W\d_]\S{0,14} ?)?(\d{1,4}[./]\d{1,2}[./]\d{1,4})(?: ?[(（].{1,9}[)）]| [^\W\d_]\S{1,14})?"
     r"|(?:[A-Z][a-z]+, )?([A-Z][a-z]{2,8} \d{1,2}, \d{4})"
@@ -35,10 +37,12 @@ _LINE_MEDIA = re.compile(
 )
 _LINE_SYSTEM = re.compile(
     r"☎.*|.{0,80}(?:unsent a message|メッセージの送信を取り消しました|已收回訊息|收回了訊息|撤回了一条消息"
-    r"|ยกเลิกข้อความ(?:แล้ว)?|메시지 전송을 취소했습니다)\.?"
-    r"|(?:joined|left) the (?:group|chat)\.|(?:invited|added|removed) .{1,80} (?:to|from) the (?:group|chat)\."
-    r"|(?:通話時間|通话时间|Call time|통화 시간) ?\d+:.*|不在着信|Missed call|未接來電|부재중 통화"
-    r"|通話をキャンセルしました|通話に応答がありませんでした|.{1,80}グループに(?:追加|招待)しました。"
+    r"|送信取消しました|ยกเลิก(?:การส่ง)?ข้อความ(?:แล้ว)?|메시지 전송을 취소했습니다)\.?"
+    rf"|(?:{_PERSON} )?(?:joined|left) the (?:group|chat)\.?"
+    r"|(?:invited|added|removed) .{1,80} (?:to|from) the (?:group|chat)\."
+    r"|(?:通話時間|通话时间|Call time|통화 시간) ?\d+:.*|不在着信|Missed call|Cancell?ed (?:the )?call|未接來電"
+    r"|부재중 통화|通話をキャンセルしました|通話に応答がありませんでした|"
+    r".{1,80}(?:グループに(?:追加|招待|参加)|グループから退会|を招待|グループ名を.{0,40}変更)しました。?"
 )
 
 
@@ -98,7 +102,7 @@ def _time_of_day(day: date | None, stamp: str) -> datetime | None:
 
 def _finish_line(message: Message) -> Message | str:
     """Messages of several lines are in quotation marks."""
-    text = message.text.strip()
+    text = re.sub(r"^\t{1,2}", "", message.text, flags=re.MULTILINE).strip()  # of continued lines
     if "\n" in message.text and text.startswith('"') and text.endswith('"'):
         text = text[1:-1].replace('""', '"')
     if not message.author or _LINE_SYSTEM.fullmatch(text):
@@ -110,7 +114,7 @@ def _finish_line(message: Message) -> Message | str:
 
 _HALF_DAY = r"(?:\s?[AaPp]\.?[Mm]\.?)?"
 _WINDOWS_DAY = re.compile(r"-{5,} (.+) -{5,}")
-_ON_DAY = re.compile(rf"\[(.+?)\] \[((?:오전|오후|午前|午後)? ?\d{{1,2}}:\d{{2}}{_HALF_DAY})\] ?(.*)")
+_ON_DAY = re.compile(rf"\[(.+?)\] \[((?:오전|오후|午前|午後|[AP]M)? ?\d{{1,2}}:\d{{2}}{_HALF_DAY})\] ?(.*)")
 _STAMPED = re.compile(  # phones
     r"(\d{4}(?:년|\.) ?\d{1,2}(?:월|\.) ?\d{1,2}(?:일|\.)? (?:오전|오후)? ?\d{1,2}:\d{2}"
     rf"|(?:[A-Z][a-z]{{2,8}} \d{{1,2}}|\d{{1,2}} [A-Z][a-z]{{2,8}}),? \d{{4}},? (?:at )?\d{{1,2}}:\d{{2}}{_HALF_DAY})"
@@ -119,18 +123,20 @@ _STAMPED = re.compile(  # phones
 _PHONE_DAY = re.compile(r"\d{4}년 \d{1,2}월 \d{1,2}일 .요일|[A-Z][a-z]+day, [A-Z][a-z]+ \d{1,2}, \d{4}")
 _TABLE = re.compile(r"\ufeff?\"?Date\"?,\"?User\"?,\"?Message")
 _MEDIA = re.compile(
-    r"(?:사진|동영상|\(?이모티콘\)?|음성메시지|写真|動画|Photos?|Videos?|Emoticons?|Stickers?"
+    r"(?:사진|동영상|\(?이모티콘\)?|음성메시지|写真|動画|Photos?|[Vv]ideos?|Emoticons?|Stickers?"
     r"|Voice (?:Note|message))(?: \d+장?)?|\d+ photos"
     r"|<.{2,6} 읽지 않음>|[0-9a-f]{32,}\.\w{3,4}|(?:파일|File|샵검색|지도|연락처|Contact): .+"
 )
 _DELETED = re.compile(r"삭제된 메시지입니다\.?|(?:This message was deleted|Deleted message)\.?")
 _CALL = re.compile(
-    r"(?:보이스톡|페이스톡|라이브톡|그룹콜|Voice Call|Video Call) ?(?:해요|취소|부재중|종료|\d+:\d+|\w+ed(?: \d+:\d+)?)"
+    r"(?:보이스톡|페이스톡|라이브톡|그룹콜|(?:Voice|Video) Call|Live Talk)"
+    r" ?(?:해요|취소|부재중|종료|(?:\w+ed ?)?(?:\d+:)?\d+:\d+|\w+ed)"
     r"|(?:보이스톡|페이스톡)을 받지 않았습니다\.|(?:Missed|Canceled) (?:Voice|Video) Call"
 )
 _EVENT = re.compile(  # without an author
     r".+님[이을께] .*(?:들어왔|나갔|초대(?:했|하였)|내보냈|방장이 되었|넘겼)습니다\.?.*|채팅방 관리자가 .+"
-    r"|메시지가 삭제되었습니다\.|.+ (?:joined|left) this chatroom\.|.+ invited .+\."
+    r"|메시지가 삭제되었습니다\.|The message has been deleted\."
+    rf"|.+ (?:joined|left) this chatroom\.|{_PERSON} left\.|.+ invited .+\."
 )
 _KOREAN = Clock((), "", "ymd")
 
