@@ -139,6 +139,10 @@ def test_whatsapp_dates(tmp_path: Path, locale: str, caplog: pytest.LogCaptureFi
         ("bis dann <Diese Nachricht wurde bearbeitet.>", "bis dann"),
         (f"vale {LRM}<Se editó este mensaje.>", "vale"),
         ("a <b> c", "a <b> c"),
+        ("<html>", "<html>"),
+        ("see <https://a.example/edit>", "see <https://a.example/edit>"),
+        ("Hotel St.Peter (next door)", "Hotel St.Peter (next door)"),
+        ("Sprachanruf, 5 Min.", "system"),
         ("https://example.org/?x=1", "https://example.org/?x=1"),
     ],
 )
@@ -588,7 +592,17 @@ def test_transcripts(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "turn",
-    ["{}：{}", "{} : {}", "{}:\t{}", "**{}:** {}", "**{}**: {}", "[09:05] {}: {}", "09:05:07 {}: {}", "{} (aside): {}"],
+    [
+        "{}：{}",
+        "{} : {}",
+        "{}:\t{}",
+        "**{}:** {}",
+        "**{}**: {}",
+        "- {}: {}",
+        "[09:05] {}: {}",
+        "09:05:07 {}: {}",
+        "{} (aside): {}",
+    ],
 )
 def test_ways_to_write_a_script(tmp_path: Path, turn: str) -> None:
     path = tmp_path / "play.txt"
@@ -625,6 +639,7 @@ def test_subtitles(tmp_path: Path, encoding: str) -> None:
         ("He said: no.", [("", "He said: no.")]),
         ("(sighs) Oh [door slams] no.", [("", "Oh no.")]),
         ("[laughs]\nNo.", [("", "No.")]),
+        ("A.\n\nB.", [("", "A."), ("", "B.")]),
         ("A.\n2\n00:00:03,000-->00:00:04,000\nB.", [("", "A."), ("", "B.")]),
         ("（拍手）", []),
         ("【音楽】", []),

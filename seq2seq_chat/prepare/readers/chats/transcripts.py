@@ -12,8 +12,8 @@ from seq2seq_chat.data.corpus_file import END_OF_CONVERSATION
 from seq2seq_chat.prepare.readers.chats.exports import Export
 from seq2seq_chat.prepare.readers.chats.formats import ChatFormat, Message, join_lines
 
-_LINE = re.compile(  # also with a time before the name, and a name in bold type of Markdown
-    r"(?:[\[(]?\d{1,2}:\d{2}(?::\d{2})?[\])]?\s(?:- )?)?(?:\*\*)?([^\W\d_][^:：\n\t<>{}=/*]{0,39}?)"
+_LINE = re.compile(  # also with a time or the sign of a list before the name, and a name in bold type of Markdown
+    r"(?:[-•*] )?(?:[\[(]?\d{1,2}:\d{2}(?::\d{2})?[\])]?\s(?:- )?)?(?:\*\*)?([^\W\d_][^:：\n\t<>{}=/*]{0,39}?)"
     r"\s?(?:\([^()]{1,40}\))?(?:\*\*)?\s?[:：](?!//)(?:\*\*)?\s*(\S.*)"
 )
 _DIRECTION = re.compile(r"\([^()]*\)|\[[^\[\]]*\]")
@@ -74,7 +74,8 @@ def _read_subtitles(export: Export) -> Iterator[Message | str]:
     time: datetime | None = None
     cue: list[str] = []
     number, unfinished = 0, False  # of the speaker, and whether the last cue ends within a sentence
-    start = export.start().replace("\r", "")
+    start = export.start().lstrip("\ufeff").replace("\r", "")
+    is_vtt = start.startswith("WEBVTT")
     all_have_names = len(_LABELLED_CUE.findall(start)) > max(1, _MOSTLY * start.count("-->"))
 
     def finished() -> Iterator[Message | str]:
@@ -97,7 +98,7 @@ def _read_subtitles(export: Export) -> Iterator[Message | str]:
             time = _FIRST_DAY + timedelta(hours=hours, minutes=minutes, seconds=seconds + fraction / 1000)
         elif not line:
             yield from finished()
-            time = None
+            time = None if is_vtt else time  # in which notes and names of cues follow
         elif time is not None:
             cue.append(line)
     yield from finished()

@@ -23,7 +23,11 @@ _STYLES = [
     re.compile(rf"[{MARKS}]*({STAMP}): (?=[^:\n]+:)"),  # iPhones before 2016
 ]
 _MEDIA = re.compile(
-    r"<[^<>\n]{3,80}>|.{1,200}\.\w{2,5} ?[(（][^()（）\n]{3,40}[)）]|.{2,20}[:：] ?https://maps\.google\.com/\S+|null"
+    r"<(?![a-z/]+>)[^<>\n]{3,80}>|.{2,20}[:：] ?https://maps\.google\.com/\S+|null"
+    r"|(?:IMG|VID|PTT|AUD|STK|DOC)-\d{8}-WA\d+\.\w{2,5} ?[(（].{3,40}[)）]"
+    r"|.{1,200}\.\w{2,5} ?[(（][^()（）]{0,30}(?:attach|angehäng|adjunt|joint|anexad|allegat|bijgevoegd|добавлен"
+    r"|прикреп|додан|\bek|załącz|bifog|vedhæft|vedlagt|liit|přilož|prilož|συνημ|csatol|atașat|lampir|đính kèm"
+    r"|添付|附|첨부|مرفق|מצורף|संलग्न|แนบ)[^()（）]{0,30}[)）]"
     r"|live location shared|live-standort wird geteilt|ubicación en tiempo real compartida"
     r"|localisation en direct partagée|localização em tempo real (?:compartilha|partilha)da"
     r"|posizione in tempo reale condivisa|live locatie gedeeld",
@@ -48,7 +52,7 @@ _FILE_NAME = re.compile(r"[^\n]{1,200}\.\w{2,5}")
 _EDITED = re.compile(
     r"(?<=[^\s\u200e])\s*(?:\u200e<[^<>\n]+>|<(?=[^<>\n]*(?:edit|bearbeit|modif|bewerkt|düzenlen|redig|muok|uprav|edyt"
     r"|szerkeszt|επεξεργ|измен|змінен|редаг|編輯|编辑|編集|수정|تعديل|ویرایش|נערכ|संपादित|एडिट|แก้ไข|chỉnh sửa))"
-    r"[^<>\n]{5,60}>)$",
+    r"[^<>\n/]{5,60}>)$",
     re.IGNORECASE,
 )
 _DELETED = frozenset(
@@ -99,12 +103,16 @@ _NOTICE = re.compile(
     r"|Αναπάντητη .{0,10}κλήση|Panggilan (?:suara|video) t(?:id)?ak terjawab|Cuộc gọi (?:thoại|video) nhỡ"
     r"|मिस्ड (?:वॉइस|वीडियो) कॉल|مكالمة (?:صوتية|فيديو) فائتة|שיח[הת] (?:קולית|וידאו) שלא נענתה"
     r"|.{0,6}不在着信|ビデオ通話の不在着信|未接(?:語音|语音|視訊|视频)\S*|부재중 \S+ ?통화"
-    r"|Silenced (?:voice|video) call|(?:Voice|Video) call, \u200e?(?:\d|No answer|Tap)|Waiting for this message"
+    r"|Silenced (?:voice|video) call|(?:(?:Voice|Video) call|(?:Sprach|Video)anruf|Llamada de voz"
+    r"|Videollamada|Appel (?:vocal|vidéo)|(?:Chamada|Ligação) de (?:voz|vídeo)|Chiamata vocale|Videochiamata"
+    r"|(?:Spraak|Video)-?oproep|(?:Аудио|Видео)звонок|(?:Sesli|Görüntülü) arama"
+    r"|(?:音声|ビデオ|语音|語音|视频|視訊)通[話话]"
+    r"|(?:음성|영상) ?통화)[,.，、] ?\u200e?(?:\d|No answer|Tap|keine Antwort)|Waiting for this message"
     r"|Warte auf diese Nachricht|Esperando (?:este mensaje|a mensagem)|En attente de ce message"
     r"|This message was deleted by admin [^\n]|(?:You received a v|V)iew once (?:voice )?message\b"
     r"|(?:Messages|Nachrichten|Les messages|Los mensajes|As mensagens|I messaggi|Berichten|Сообщения|Mesajlar|Pesan"
-    r"|Wiadomości) [^\n]{0,50}(?:end-to-end|Ende-zu-Ende|bout en bout|extremo a extremo|ponta a ponta|сквозн|uçtan uca"
-    r"|szyfrowan))[^\n]*"
+    r"|Wiadomości) [^\n]{0,50}(?:end-to-end (?:encrypted|versleuteld)|Ende-zu-Ende-verschl|bout en bout"
+    r"|extremo a extremo|ponta a ponta|crittografat|сквозн|uçtan uca|dienkripsi|szyfrowan))[^\n]*"
 )
 _POLL = re.compile(
     r"(?:POLL|UMFRAGE|ENCUESTA|SONDAGE|SONDAGEM|ENQUETE|SONDAGGIO|PEILING|ANKIETA|ANKETA|ANKET|ОПРОС|ОПИТУВАННЯ"
