@@ -1,4 +1,4 @@
-"""WhatsApp: the text that Android and iPhones export, in any language.
+"""WhatsApp: the text that Android and iPhones export, in any language; also the Markdown of signal-export.
 
 A message begins with a date and a time, in brackets on iPhones and followed by a dash on Android, in the format of the
 phone's region; the lines of a message after the first have neither. What WhatsApp wrote itself has no author on
@@ -48,6 +48,7 @@ _OMITTED = re.compile(  # on iPhones, where programs between removed the mark
     rf".{{0,12}}(?:{_MEDIA_WORDS.pattern})\S*(?: \S+)?",
     re.IGNORECASE,
 )
+_MARKDOWN = re.compile(r"\s*!?\[[^\[\]\n]*\]\((?:\./)?media/[^()\n]*\)")  # a file, as signal-export writes it
 _FILE_NAME = re.compile(r"[^\n]{1,200}\.\w{2,5}")
 _EDITED = re.compile(
     r"(?<=[^\s\u200e])\s*(?:\u200e<[^<>\n]+>|<(?=[^<>\n]*(?:edit|bearbeit|modif|bewerkt|düzenlen|redig|muok|uprav|edyt"
@@ -181,6 +182,8 @@ def _finish(message: Message) -> Message | str:
     if not message.author:
         return "system"
     text = _ISOLATES.sub("", message.text).rstrip("\n ")  # these are around mentioned names
+    if "](" in text:
+        text = _MARKDOWN.sub("", text)
     is_marked = text.startswith("\u200e")
     if "<" in text:
         text = _EDITED.sub("", text)
