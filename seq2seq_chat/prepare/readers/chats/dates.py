@@ -113,6 +113,7 @@ _CLOCK_FIRST = re.compile(r"\D*\d{1,2}:")
 _HOURS = re.compile(r"\W*(?:ч|h|hs|hrs?|uhr|год|hod|น)\W*", re.IGNORECASE)  # of a clock of 24 hours
 _CLOCK_AT_END = re.compile(r"\b(\d{1,2})[:.]\d{2}(?:[:.]\d{2})?([^\d:.]{2,20}\.?)$")
 _BUDDHIST_YEARS = 543
+_PERSIAN_YEARS = range(1369, 1479)
 _YEARS = range(1990, 2100)  # of chats
 _EPOCH = datetime(1970, 1, 1)
 
@@ -156,10 +157,15 @@ def date_fields(stamp: str) -> Fields | None:
 
 
 def to_date(fields: Fields, order: DateOrder) -> date | None:
-    """The date that the numbers mean in an order, or None if there is none; four digits at the start are the year."""
+    """The date that the numbers mean in an order, or None if there is none; four digits at the start are the year.
+
+    Of the Persian calendar, it may be the day before or after.
+    """
     order = "ymd" if fields[0] > 999 else order
     year, month, day = (fields[order.index(name)] for name in "ymd")
     year += 2000 if year < 100 else 0
+    if year in _PERSIAN_YEARS and month <= 12 and day <= 31:  # six months of 31 days, the others of 30
+        return date(year + 621, 3, 21) + timedelta(days=30 * (month - 1) + min(month - 1, 6) + day - 1)
     try:
         return date(year - (_BUDDHIST_YEARS if year > 2400 else 0), month, day)
     except ValueError:
@@ -214,6 +220,7 @@ def at(day: date, clock: Sequence[int], stamp: str) -> datetime | None:
         stamp: Says whether it is morning or afternoon, on a clock of twelve hours.
     """
     hour, minute, *second = clock
+    hour %= 24  # some phones write 24:05
     if hour <= 12 and stamp:
         if _AFTERNOON.search(stamp):
             hour = hour % 12 + 12

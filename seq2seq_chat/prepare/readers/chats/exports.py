@@ -75,7 +75,9 @@ class Export:
     def rows(self, *, progress: bool = True) -> Iterator[dict[str, str]]:
         """Yield the rows of CSV files by the names of their columns, see ``lines``."""
         csv.field_size_limit(1 << 30)
-        return csv.DictReader((f"{line}\n" for line in self.lines(progress=progress)), restval="")
+        delimiter = max(",;", key=self.start().partition("\n")[0].count)
+        lines = (f"{line}\n" for line in self.lines(progress=progress))
+        return csv.DictReader(lines, restval="", delimiter=delimiter)
 
     def json_values(self, piece: Piece, *prefixes: str) -> Iterator[tuple[str, Any]]:
         """Yield (prefix, value) of the values at some ``prefixes``, as ijson names them, in the order of the file.

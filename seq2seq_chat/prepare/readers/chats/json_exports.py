@@ -60,7 +60,7 @@ _TELEGRAM_MEDIA = {
 def _telegram(fields: Fields, chat: str) -> Message | str:
     if fields.get("type") != "message":
         return "system"
-    parts = fields.get("text") or ""
+    parts = fields.get("text") or fields.get("text_entities") or ""
     parts = parts if isinstance(parts, list) else [parts]  # parts with a link or a style are objects
     text = "".join(part if isinstance(part, str) else str(part.get("text", "")) for part in parts)
     if not text.strip():
@@ -74,7 +74,7 @@ def _telegram(fields: Fields, chat: str) -> Message | str:
 # Discord: the JSON and CSV files that DiscordChatExporter writes, one for each channel
 
 _DISCORD = re.compile(r'\s*{\s*"guild":.*"channel":', re.DOTALL)
-_DISCORD_TABLE = re.compile(r'"?(?:MessageID"?,"?)?AuthorID"?,"?Author"?,"?Date"?,"?Content')
+_DISCORD_TABLE = re.compile(r'"?(?:MessageID"?[,;]"?)?AuthorID"?[,;]"?Author"?[,;]"?Date"?[,;]"?Content')
 _DISCORD_TYPES = {"Default", "Reply", "0", "19"}  # also in versions that wrote numbers
 _DISCORD_SYSTEM = re.compile(  # in CSV files
     r"(?:Joined the server|Pinned a message|Started a call that lasted \S+ minutes?|Started a thread"
@@ -116,17 +116,41 @@ def _read_discord_table(export: Export) -> Iterator[Message | str]:
 
 # Messenger and Instagram: Meta's download of one's data, and Messenger's encrypted chats
 
-_MESSENGER = re.compile(r'\s*{\s*"participants":.*"sender_name":', re.DOTALL)
-_ENCRYPTED = re.compile(r'\s*{\s*"participants":.*("senderName"|"threadName"):', re.DOTALL)
+_MESSENGER = re.compile(r'\s*{\s*"(?:participants|messages|title)":.*"sender_name":', re.DOTALL)
+_ENCRYPTED = re.compile(r'\s*{\s*"(?:participants|threadName|messages)":.*"(?:senderName|threadName)":', re.DOTALL)
 _NUMBER = re.compile(r"message_(\d+)")
 _MESSENGER_SYSTEM = re.compile(
-    r"You (?:can now message and call each other|are now connected on|sent an attachment|missed a|started a|set "
-    r"|changed|named the|added|removed|joined|left|created|called|waved at|unsent a message|sent a|turned|pinned).*"
-    r"|Reacted .{1,12} to your message ?|Liked a message|The (?:video|audio) (?:chat|call) ended\."
-    r"|.* missed your (?:call|video chat)\.|This (?:poll|message) is no longer available\.?",
+    r"You (?:can now message and call each other.*|are now connected on .*|waved at .*|unsent a message"
+    r"|turned (?:on|off) .*|(?:set|changed|named|created) (?:the|a|your) .*\.|pinned a message\."
+    r"|called (?!me\b)[^?]{1,40}\."
+    r"|sent an? (?:attachment|photo|video|link|GIF|sticker|voice message|(?:live )?location)\."
+    r"|(?:missed|started) an? (?:audio |video |voice )?(?:call|chat|poll|plan)\b.*"
+    r"|(?:joined|left) the (?:call|group|chat)\.|(?:added|removed) .{1,80} (?:to|from) the group\.)"
+    r"|Say hi to your new Facebook friend.*|(?:The v|V|The a|A)(?:ideo|udio) (?:chat|call) ended\.?"
+    r"|(?:Started|Missed) (?:an? )?(?:audio|video) (?:call|chat)|Mentioned you in their story"
+    r"|.{1,60} sent an attachment\.|.{1,60}'s poll has .*"
+    r"|.* missed your (?:call|video chat)\.|This (?:poll|message) is no longer available\.?"
+    # reactions
+    r"|Reacted .{1,12} to your message ?|Hat mit .{1,12} auf deine Nachricht reagiert ?"
+    r"|(?:A réagi|Reaccionó|Ha reaccionado|Reagiu|Ha reagito)(?: avec| con| com)? .{1,12} (?:à votre|a tu|à sua|al tuo)"
+    r" (?:message|mensaje|mensagem|messaggio) ?|Heeft met .{1,12} gereageerd op je bericht ?"
+    r"|Zareagował\S* .{1,12} na Twoją wiadomość ?|Отреагировал\S* .{1,12} на ваше сообщение ?"
+    # likes
+    r"|Liked a message|Gefällt eine Nachricht|Hat eine Nachricht mit „Gefällt mir“ markiert|A aimé un message"
+    r"|(?:Indicó que )?[Ll]e (?:gusta|gustó|ha gustado) un mensaje|(?:Curtiu|Gostou de) uma mensagem"
+    r"|Ha messo \W?Mi piace\W? a un messaggio|Vindt een bericht leuk|(?:Polubi\S+|Lubi) wiadomość|Нравится сообщение"
+    r"|Bir mesajı beğendi|Mesajına .{1,12} ifadesini bıraktı ?|Gillade ett meddelande|Likte en melding"
+    # of whoever exported
+    r"|(?:Du hast einen Anhang gesendet|Vous avez envoyé une pièce jointe|(?:Has? enviado|Enviaste) un archivo adjunto"
+    r"|(?:Você enviou|Enviaste) um anexo|Hai inviato un allegato|Je hebt een bijlage (?:verzonden|verstuurd)"
+    r"|Wysłano załącznik|Вы отправили вложение|Bir ek gönderdin(?:iz)?|Du skickade en bilaga|Du sendte et vedlegg)\.",
     re.DOTALL,
 )
-_ACTIONS = re.compile(r" .*(?:[.。]|to the poll|\?)$", re.DOTALL)
+_ACTIONS = re.compile(
+    r"(?: |님이 |さんが)(?:.*(?:[.。]|to the poll|\?)|unsent a message|replied to your story"
+    r"|(?:started|missed) an? (?:audio|video) .*)$",
+    re.DOTALL,
+)
 
 
 def _read_messenger(export: Export) -> Iterator[Message | str]:
@@ -135,18 +159,18 @@ def _read_messenger(export: Export) -> Iterator[Message | str]:
     for piece in sorted(export.pieces, key=lambda piece: -int(match[1]) if (match := numbered[piece]) else 0):
         messages = [_messenger(fields) for _, fields in export.json_values(piece, "messages.item")]
         times = [message.time for message in messages if isinstance(message, Message) and message.time]
-        yield from reversed(messages) if times and times[0] > times[-1] else messages
+        yield from reversed(messages) if times and times[0] >= times[-1] else messages
 
 
 def _messenger(fields: Fields) -> Message | str:
     author = _mended(fields.get("sender_name") or fields.get("senderName") or "")
-    text = _mended(fields.get("content") or fields.get("text") or "")
+    text = _mended(fields.get("content") or fields.get("text") or fields.get("messageText") or "")
     kind = fields.get("type", "Generic")
     if fields.get("is_unsent") or fields.get("isUnsent"):
         return "deleted"
-    if kind in ("Call", "Subscribe", "Unsubscribe", "placeholder") or "call_duration" in fields:
+    if kind in ("Call", "Subscribe", "Unsubscribe", "placeholder") or {"call_duration", "users"} & fields.keys():
         return "system"
-    if not text.strip() or (kind == "media" and fields.get("media")):
+    if not text.strip() or (kind == "media" and text in str(fields.get("media"))):
         return "media"
     if _MESSENGER_SYSTEM.fullmatch(text) or (text.startswith(author) and author and _ACTIONS.match(text, len(author))):
         return "system"
@@ -193,11 +217,19 @@ def _slack(fields: Fields, people: dict[str, str]) -> Message | str:
             return f"@{label or people.get(target, target)}"
         if kind == "#":
             return f"#{label or target}"
-        return label or (f"@{target}" if kind else target.removeprefix("mailto:"))
+        if kind and not target.startswith("date^"):
+            return f"@{(label or target).lstrip('@')}"
+        return label or target.removeprefix("mailto:")
 
     subtype, user = fields.get("subtype"), fields.get("user") or ""
-    text = html.unescape(_REFERENCE.sub(plain, fields.get("text") or "")).strip()
-    if subtype == "bot_message" or (fields.get("bot_id") and not user) or user == "USLACKBOT":
+    text = fields.get("text") or _slack_blocks(fields.get("blocks"))
+    text = html.unescape(_REFERENCE.sub(plain, text)).strip()
+    if (
+        subtype == "bot_message"
+        or (fields.get("bot_id") and not user)
+        or fields.get("bot_profile")
+        or user == "USLACKBOT"
+    ):
         return "bots"
     if subtype not in _SLACK_TEXTS:
         return "deleted" if subtype == "tombstone" else "system"
@@ -209,10 +241,22 @@ def _slack(fields: Fields, people: dict[str, str]) -> Message | str:
     return Message(name, time, text, str(fields.get("thread_ts") or ""), user)
 
 
+def _slack_blocks(value: Any) -> str:
+    """The text of a message that is only in its layout."""
+    if isinstance(value, list):
+        return "".join(map(_slack_blocks, value))
+    if not isinstance(value, dict):
+        return value if isinstance(value, str) else ""
+    if value.get("type") == "user":
+        return f"<@{value.get('user_id')}>"
+    return _slack_blocks(value.get("text") or value.get("url") or value.get("elements"))
+
+
 # Signal: data.json of the program signal-export, whose lines are messages, and the JSON Lines that Signal Desktop
 # exports, whose lines are people, chats and messages
 
 _SIGNAL_EXPORT = re.compile(r'{(?=[^\n]*"date": ?")(?=[^\n]*"sender": ?")[^\n]*"body": ?"')
+_SIGNAL_LIST = re.compile(r'\s*\[\s*{(?=[^{}]*"date":)(?=[^{}]*"sender":)[^{}]*"body":')
 _SIGNAL = re.compile(r'{"(?:version|account|recipient|chat|chatItem)":.*\n{"(?:account|recipient|chat|chatItem)":')
 _CALL = re.compile(r"(?:Incoming|Outgoing|Missed) (?:voice |video |group )?call\b.*")
 
@@ -281,6 +325,7 @@ FORMATS = (
     ChatFormat("Discord", _DISCORD_TABLE.match, _read_discord_table),
     ChatFormat("Messenger, Instagram", _MESSENGER.match, _read_messenger, in_folders=True),
     ChatFormat("Messenger, Instagram", _ENCRYPTED.match, _read_messenger),
+    ChatFormat("Signal", _SIGNAL_LIST.match, partial(_read, lambda fields, _: _signal_export(fields), ["item"])),
     ChatFormat("Signal", _SIGNAL_EXPORT.match, lambda export: map(_signal_export, _json_lines(export))),
     ChatFormat("Signal", _SIGNAL.match, _read_signal),
     ChatFormat("Slack", _SLACK.match, _read_slack, in_folders=True),

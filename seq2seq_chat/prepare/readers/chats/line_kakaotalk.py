@@ -9,22 +9,40 @@ import re
 from collections.abc import Iterator
 from datetime import date, datetime
 
-from seq2seq_chat.prepare.readers.chats.dates import Clock, at, date_fields, from_english, from_iso, to_date
+from seq2seq_chat.prepare.readers.chats.dates import Clock, DateOrder, at, date_fields, from_english, from_iso, to_date
 from seq2seq_chat.prepare.readers.chats.exports import Export
 from seq2seq_chat.prepare.readers.chats.formats import ChatFormat, Message, Names, join_lines
 
 _FIRST_LINES = 20
+_WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
-_DAY = re.compile(r"(?:\w{2,9}\.?, ?|[ก-๙]{1,12}\. ?)?(\d{1,4}[./]\d{1,2}[./]\d{1,4})(?: ?[(（].{1,9}[)）]| \w+)?")
-_MESSAGE = re.compile(r"((?:上午|下午|午前|午後|오전|오후|[AP]M )?\d{1,2}:\d{2} ?(?:[AaPp][Mm])?)([\t ])(.*)")
-_TITLE = re.compile(r"\ufeff?\[LINE\] (?:Chat history with )?(.+?)(?:とのトーク履歴|的聊天記錄)?\s*$", re.MULTILINE)
+_PERSON = r"(?!(?:I|[Yy]ou|[Ww]e|[Hh]e|[Ss]he|[Tt]hey|[Ww]ho)\b)\S+(?: \S+)?"
+
+_DAY = re.compile(
+    r"([^\W\d_]\S{0,14} ?)?(\d{1,4}[./]\d{1,2}[./]\d{1,4})(?: ?[(（].{1,9}[)）]| [^\W\d_]\S{1,14})?"
+    r"|(?:[A-Z][a-z]+, )?([A-Z][a-z]{2,8} \d{1,2}, \d{4})"
+)
+_MESSAGE = re.compile(
+    r"((?:(?:上午|下午|午前|午後|오전|오후|[AP]M) ?)?\d{1,2}(?::\d{2}|\.\d{2}(?=\t)) ?(?:[AaPp][Mm]|น\.)?)([\t ])(.*)"
+)
+_TITLE = re.compile(
+    r"\ufeff?\[LINE\] (?:Chat history with |[與与])?(.+?)(?:とのトーク履歴|的聊天[記记][錄录]|님과의 대화)?\s*$",
+    re.MULTILINE,
+)
 _LINE_MEDIA = re.compile(
-    r"\[[^\[\]\n]{1,20}\]|\((?:emoji|em)\)|(?:Photos?|Stickers?|Videos?|写真|画像|スタンプ|動画|圖片|貼圖|影片|null)"
+    r"\[[^\[\]\n]{1,20}\]|\((?:emoji|em)\)|(?:Photos?|Stickers?|Videos?|Voice messages?|写真|画像|スタンプ|動画"
+    r"|ボイスメッセージ|圖片|照片|貼圖|影片|語音訊息|图片|贴图|사진|스티커|동영상|รูป|สติกเกอร์|วิดีโอ|null)"
     r"|\[(?:File|ファイル|檔案|Album|アルバム|相簿|Note|ノート|記事本|Location|位置情報|位置訊息)\].*",
     re.DOTALL,
 )
 _LINE_SYSTEM = re.compile(
-    r"☎.*|.{0,80}(?:unsent a message|メッセージの送信を取り消しました|已收回訊息|收回了訊息|撤回了一条消息)\.?"
+    r"☎.*|.{0,80}(?:unsent a message|メッセージの送信を取り消しました|已收回訊息|收回了訊息|撤回了一条消息"
+    r"|送信取消しました|ยกเลิก(?:การส่ง)?ข้อความ(?:แล้ว)?|메시지 전송을 취소했습니다)\.?"
+    rf"|(?:{_PERSON} )?(?:joined|left) the (?:group|chat)\.?"
+    r"|(?:invited|added|removed) .{1,80} (?:to|from) the (?:group|chat)\."
+    r"|(?:通話時間|通话时间|Call time|통화 시간) ?\d+:.*|不在着信|Missed call|Cancell?ed (?:the )?call|未接來電"
+    r"|부재중 통화|通話をキャンセルしました|通話に応答がありませんでした|"
+    r".{1,80}(?:グループに(?:追加|招待|参加)|グループから退会|を招待|グループ名を.{0,40}変更)しました。?"
 )
 
 
@@ -36,28 +54,46 @@ def _is_line(start: str) -> bool:
 
 
 def _read_line(export: Export) -> Iterator[Message | str]:
-    days = (match[1] for line in export.lines(progress=False) if (match := _DAY.fullmatch(line.strip())))
-    clock = Clock(dict.fromkeys(days), export.name, export.date_order)
-    separator = "\t" if re.search(r"^\S{0,8}?\d:\d\d ?\w*\t", export.start(), re.MULTILINE) else " "
+    separator = "\t" if re.search(r"^.{0,6}\d[:.]\d\d.{0,4}\t", export.start(), re.MULTILINE) else " "
     title = _TITLE.match(export.start())
-    partner = title[1] if title else ""
+    partner = f"{title[1]} " if title else "\n"
+    names, days = Names(separator), dict[str, str]()  # the day of the week by the date
+    for line in export.lines(progress=False):
+        if header := _DAY.fullmatch(line.strip()):
+            days[header[2] or ""] = header[1] or ""
+        elif (start := _MESSAGE.match(line)) and separator == " " and not start[3].startswith(partner):
+            names.add(start[3])
+    clock = Clock(filter(None, days), export.name, export.date_order or _order_of_weekdays(days))
     day, day_known = None, False
 
     def begin(line: str) -> Message | str | None:
         nonlocal day, day_known
         if header := _DAY.fullmatch(line.strip()):
-            fields, day_known = date_fields(header[1]), True
-            day = to_date(fields, clock.order) if fields else None
+            fields, named, day_known = date_fields(header[2] or ""), from_english(header[3] or ""), True
+            day = to_date(fields, clock.order) if fields else named.date() if named else None
             return ""
         start = _MESSAGE.match(line) if day_known else None
         if start is None or start[2] != separator:
             return None
-        author, found, text = start[3].partition(separator)
-        if separator == " " and start[3].startswith(f"{partner} "):  # the name may have spaces
-            author, text = partner, start[3][len(partner) + 1 :]
+        author, found, text = names.split(start[3])
+        if separator == " " and start[3].startswith(partner):  # the name may have spaces
+            author, found, text = partner.strip(), " ", start[3][len(partner) :]
         return Message(author if found else "", _time_of_day(day, start[1]), text)
 
     return join_lines(export.lines(), begin, _finish_line)
+
+
+def _order_of_weekdays(weekdays: dict[str, str]) -> DateOrder | None:
+    """The only order of dates that fits the English names of the days, given by date; else None."""
+    orders: tuple[DateOrder, ...] = ("dmy", "mdy", "ymd")
+    fitting = [order for order in orders if all(_is_weekday(*item, order) for item in weekdays.items())]
+    return fitting[0] if len(fitting) == 1 else None
+
+
+def _is_weekday(stamp: str, name: str, order: DateOrder) -> bool:
+    fields = date_fields(stamp)
+    day = to_date(fields, order) if fields else None
+    return day is not None and name.startswith(_WEEKDAYS[day.weekday()])
 
 
 def _time_of_day(day: date | None, stamp: str) -> datetime | None:
@@ -66,7 +102,7 @@ def _time_of_day(day: date | None, stamp: str) -> datetime | None:
 
 def _finish_line(message: Message) -> Message | str:
     """Messages of several lines are in quotation marks."""
-    text = message.text.strip()
+    text = re.sub(r"^\t{1,2}", "", message.text, flags=re.MULTILINE).strip()  # of continued lines
     if "\n" in message.text and text.startswith('"') and text.endswith('"'):
         text = text[1:-1].replace('""', '"')
     if not message.author or _LINE_SYSTEM.fullmatch(text):
@@ -78,24 +114,29 @@ def _finish_line(message: Message) -> Message | str:
 
 _HALF_DAY = r"(?:\s?[AaPp]\.?[Mm]\.?)?"
 _WINDOWS_DAY = re.compile(r"-{5,} (.+) -{5,}")
-_ON_DAY = re.compile(rf"\[(.+?)\] \[((?:오전|오후)? ?\d{{1,2}}:\d{{2}}{_HALF_DAY})\] ?(.*)")
+_ON_DAY = re.compile(rf"\[(.+?)\] \[((?:오전|오후|午前|午後|[AP]M)? ?\d{{1,2}}:\d{{2}}{_HALF_DAY})\] ?(.*)")
 _STAMPED = re.compile(  # phones
     r"(\d{4}(?:년|\.) ?\d{1,2}(?:월|\.) ?\d{1,2}(?:일|\.)? (?:오전|오후)? ?\d{1,2}:\d{2}"
     rf"|(?:[A-Z][a-z]{{2,8}} \d{{1,2}}|\d{{1,2}} [A-Z][a-z]{{2,8}}),? \d{{4}},? (?:at )?\d{{1,2}}:\d{{2}}{_HALF_DAY})"
-    r"(?:, (.*))?"
+    r"(?:[,:] (.*))?"
 )
+_PHONE_DAY = re.compile(r"\d{4}년 \d{1,2}월 \d{1,2}일 .요일|[A-Z][a-z]+day, [A-Z][a-z]+ \d{1,2}, \d{4}")
 _TABLE = re.compile(r"\ufeff?\"?Date\"?,\"?User\"?,\"?Message")
 _MEDIA = re.compile(
-    r"(?:사진|동영상|\(?이모티콘\)?|음성메시지|Photos?|Videos?|Emoticons?|Stickers?|Voice Note)(?: \d+장?)?"
-    r"|(?:파일|File|샵검색): .+"
+    r"(?:사진|동영상|\(?이모티콘\)?|음성메시지|写真|動画|Photos?|[Vv]ideos?|Emoticons?|Stickers?"
+    r"|Voice (?:Note|message))(?: \d+장?)?|\d+ photos"
+    r"|<.{2,6} 읽지 않음>|[0-9a-f]{32,}\.\w{3,4}|(?:파일|File|샵검색|지도|연락처|Contact): .+"
 )
 _DELETED = re.compile(r"삭제된 메시지입니다\.?|(?:This message was deleted|Deleted message)\.?")
 _CALL = re.compile(
-    r"(?:보이스톡|페이스톡|라이브톡|그룹콜|Voice Call|Video Call) ?(?:해요|취소|부재중|종료|\d+:\d+|\w+ed)"
+    r"(?:보이스톡|페이스톡|라이브톡|그룹콜|(?:Voice|Video) Call|Live Talk)"
+    r" ?(?:해요|취소|부재중|종료|(?:\w+ed ?)?(?:\d+:)?\d+:\d+|\w+ed)"
+    r"|(?:보이스톡|페이스톡)을 받지 않았습니다\.|(?:Missed|Canceled) (?:Voice|Video) Call"
 )
 _EVENT = re.compile(  # without an author
-    r".+님(?:이|을) .*(?:들어왔습니다|나갔습니다|초대했습니다|내보냈습니다)\.?.*|채팅방 관리자가 .+"
-    r"|.+ (?:joined|left) this chatroom\.|.+ invited .+\."
+    r".+님[이을께] .*(?:들어왔|나갔|초대(?:했|하였)|내보냈|방장이 되었|넘겼)습니다\.?.*|채팅방 관리자가 .+"
+    r"|메시지가 삭제되었습니다\.|The message has been deleted\."
+    rf"|.+ (?:joined|left) this chatroom\.|{_PERSON} left\.|.+ invited .+\."
 )
 _KOREAN = Clock((), "", "ymd")
 
@@ -111,6 +152,8 @@ def _read_kakaotalk(export: Export) -> Iterator[Message | str]:
     if _TABLE.match(export.start()):
         for row in export.rows():
             date, author, text = list(row.values())[:3]
+            if text.startswith(author) and _EVENT.fullmatch(text):
+                author = ""
             yield _finish_kakaotalk(Message(author, from_iso(date), text))
         return
     day: datetime | None = None
@@ -129,7 +172,7 @@ def _read_kakaotalk(export: Export) -> Iterator[Message | str]:
         if stamped := _STAMPED.fullmatch(line):
             author, colon, text = names.split(stamped[2] or "")
             return Message(author if colon else "", _kakaotalk_time(stamped[1]), text) if stamped[2] else ""
-        return "system" if _EVENT.fullmatch(line) else None
+        return "system" if _EVENT.fullmatch(line) else "" if _PHONE_DAY.fullmatch(line) else None
 
     yield from join_lines(export.lines(), begin, _finish_kakaotalk)
 

@@ -56,7 +56,9 @@ def _message(element: Any) -> Message | str:
     is_mms, address = element.tag == "mms", element.get("address") or ""
     box = element.get("msg_box") if is_mms else element.get("type")
     if is_mms:
-        parts = [part.get("text") or "" for part in element.iter("part") if part.get("ct") == "text/plain"]
+        parts = [
+            part.get("text") or "" for part in element.iter("part") if (part.get("ct") or "").startswith("text/plain")
+        ]
         text = " ".join(part for part in parts if part != "null")
     else:
         text = element.get("body") or ""
