@@ -19,15 +19,7 @@ from seq2seq_chat.system.errors import UserError
 from webui.app_state import AppState, get_state
 from webui.decoding_options import requested_decoding
 from webui.model_stream import Block, ModelStream, Part, Stream, server_sent_event
-from webui.model_worker import (
-    STREAM_FAILED,
-    TOO_SLOW,
-    Answer,
-    ChatMessage,
-    ModelUnavailable,
-    ReplyStream,
-    ServerBusy,
-)
+from webui.model_worker import STREAM_FAILED, TOO_SLOW, Answer, ChatMessage, ModelUnavailable, ReplyStream, ServerBusy
 from webui.run_registry import NotFoundError, check_step, find_weights, strip_paths
 from webui.schemas import ChatRequest, InvalidRequest, chat_reply, recent_turns
 
@@ -150,10 +142,9 @@ def stream_response(
         ServerBusy: Too much is queued for the model, or it takes too long.
         ModelUnavailable: The model could not be loaded or failed.
     """
-    state = get_state()
-    timeout = state.limits.timeout
+    timeout = get_state().limits.timeout
     try:
-        state.pool.queue(run, snapshot, stream)
+        get_state().pool.queue(run, snapshot, stream)
     except RunError as error:
         raise NotFoundError(str(error)) from error
     first = read_first(stream, timeout)
@@ -163,11 +154,8 @@ def stream_response(
             yield to_json(block)
             try:
                 block = stream.read(timeout)
-            except FutureTimeout:
-                yield {"error": TOO_SLOW}
-                return
-            except UserError:
-                yield {"error": STREAM_FAILED}
+            except (FutureTimeout, UserError) as error:
+                yield {"error": TOO_SLOW if isinstance(error, FutureTimeout) else STREAM_FAILED}
                 return
         if end is not None:
             yield end()

@@ -125,10 +125,9 @@ class RunWatch:
             if time.monotonic() - self._looked_at >= INTERVAL:
                 self._look()
                 self._looked_at = time.monotonic()
-            newer = [(name, run) for name, (revision, run) in self._runs.items() if revision > since]
-            return Changes(
-                self._revision, [run for _, run in newer if run], [name for name, run in newer if run is None]
-            )
+            newer = {name: run for name, (revision, run) in self._runs.items() if revision > since}
+            removed = [name for name, run in newer.items() if run is None]
+            return Changes(self._revision, [run for run in newer.values() if run], removed)
 
     def _look(self) -> None:
         current = {run["name"]: run for run in self._summaries()}

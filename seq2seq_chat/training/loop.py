@@ -6,6 +6,7 @@ import math
 import signal
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -275,8 +276,9 @@ class Chief(Worker):
         self._saver.finish()
 
     def close(self) -> None:
-        """Wait until no file is being written."""
-        self._saver.drain()
+        """Wait until no file is being written, whatever becomes of it: another error may be raised."""
+        with suppress(Exception):
+            self._saver.finish()
 
     def _save_checkpoint(self) -> None:
         self._ensure_finite_loss()

@@ -36,11 +36,6 @@ class Cluster(NamedTuple):
         return self.task_index == 0
 
     @property
-    def chief_arguments(self) -> str:
-        """The command-line options that start the chief."""
-        return f"--workers {','.join(self.workers)} --index 0"
-
-    @property
     def handshake(self) -> bytes:
         """The message to the chief that tells this worker from workers of other clusters."""
         return f"{self.task_index} of {','.join(self.workers)}\n".encode()
@@ -129,7 +124,9 @@ def _accept_workers(cluster: Cluster, on_progress: Callable[[str], object]) -> N
                         connection.sendall(f"other workers: {','.join(cluster.workers)}\n".encode())
                     continue
                 connected[index] = connection
-            connected = {index: connection for index, connection in connected.items() if _is_waiting(connection)}
+            # workers send nothing while they wait, so only a closed connection is readable
+            closed = select.select([*connected.values()], [], [], 0)[0]
+            connected = {index: connection for index, connection in connected.items() if connection not in closed}
         for connection in connected.values():
             connection.sendall(START)
         for connection in connected.values():  # the workers close first, which leaves our port free for TensorFlow
@@ -168,11 +165,6 @@ def _listen(cluster: Cluster) -> socket.socket:
         raise UserError(
             f"{cluster.describe(cluster.task_index)} cannot listen: {error.strerror}; choose another port"
         ) from None
-
-
-def _is_waiting(connection: socket.socket) -> bool:
-    """Whether the worker is still connected: it sends nothing, so only a closed connection is readable."""
-    return not select.select([connection], [], [], 0)[0]
 
 
 def _read_line(connection: socket.socket) -> bytes:

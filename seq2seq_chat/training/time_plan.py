@@ -38,7 +38,7 @@ class TimePlan:
     it is faster, before the steps are done. They change the spacing of validations only if it is far off.
 
     Args:
-        hours: Of the whole run, in hours.
+        hours: The length of the whole run.
         started: When it started, a time of ``clock``.
         clock: Returns the time in seconds.
     """

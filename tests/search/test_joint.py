@@ -190,6 +190,22 @@ def test_an_error_ends_only_the_search_that_causes_it(together: Sequence[Sequenc
         assert_equal(results[utterance], alone(model, utterance, decoding))
 
 
+def test_a_search_whose_state_cannot_be_joined_fails_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(one: Rows, two: Rows) -> Rows:
+        raise MemoryError
+
+    model, results, decoding = TableModel(6, STEPS, range(2)), dict[int, Any](), settings(min_length=3)
+    searches = JointSearches(model)
+    add(searches, model, [0], decoding, results)
+    searches.step()
+    monkeypatch.setattr(joint, "join_states", fail)
+    add(searches, model, [1], decoding, results)
+    while searches:
+        searches.step()
+    assert isinstance(results[1], MemoryError)
+    assert_equal(results[0], alone(model, 0, decoding))
+
+
 def test_shorter_sources_are_padded_where_states_are_joined() -> None:
     def rows(n: int, steps: int) -> Rows:
         memory = [np.ones([n, steps, 2], np.float32), np.zeros([n, steps], np.float32)]
