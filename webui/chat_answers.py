@@ -113,10 +113,9 @@ def reply_events(question: ChatQuestion, stream: ReplyStream, text: str | None, 
                 yield server_sent_event("text", {"text": text})
             shown, text = text, stream.read(timeout)
         yield server_sent_event("reply", question.reply(stream.future.result()))
-    except FutureTimeout:
-        yield server_sent_event("error", {"error": TOO_SLOW})
-    except UserError as error:
-        yield server_sent_event("error", {"error": question.public(str(error))})
+    except (FutureTimeout, UserError) as error:
+        message = TOO_SLOW if isinstance(error, FutureTimeout) else question.public(str(error))
+        yield server_sent_event("error", {"error": message})
 
 
 def stream_response(

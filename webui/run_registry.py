@@ -170,10 +170,7 @@ def find_weights(run: Run, snapshot: str | None, step: int | None = None) -> str
     """
     if snapshot not in (None, LATEST):
         return snapshot
-    if step is None:
-        return None
-    newest = run.newest_step
-    if newest is None or step == newest:
+    if step is None or (newest := run.newest_step) in (None, step):
         return None
     if step in run.saved_steps():
         return snapshot_name(step)

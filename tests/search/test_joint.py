@@ -171,15 +171,19 @@ def test_what_nobody_reads_leaves_at_the_next_step(together: Sequence[Sequence[i
 
 
 @pytest.mark.parametrize("together", [[[0], [1], [2], [3]], [[0, 1, 2, 3]], [[0, 3], [1, 2]]], ids=str)
-def test_an_error_ends_only_the_search_that_causes_it(together: Sequence[Sequence[int]]) -> None:
+@pytest.mark.parametrize(
+    "decoding", [settings(beam_width=3, min_length=3), settings(min_length=3)], ids=["beam", "greedy"]
+)
+def test_an_error_ends_only_the_search_that_causes_it(together: Sequence[Sequence[int]], decoding: Decoding) -> None:
     model, results = CountedModel(6, STEPS, range(4)), dict[int, Any]()
 
     def fail(hypotheses: Callable[[], Hypotheses]) -> bool:
         raise ValueError("watcher")
 
-    searches, decoding = JointSearches(model), settings(beam_width=3, min_length=3)
+    searches = JointSearches(model)
     for utterances in together:
         add(searches, model, utterances, decoding, results, {3: fail})
+    searches.step()
     searches.step()
     model.poison = 1
     while searches:
