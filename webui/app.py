@@ -97,7 +97,15 @@ def create_app(
     app = Flask(__name__)
     app.config.update(BOOTSTRAP_SERVE_LOCAL=True, COMPRESS_STREAMS=False, MAX_CONTENT_LENGTH=limits.max_body_bytes)
     Bootstrap5(app)
-    _compress(app)
+    Compress(app)  # pages, files and JSON, but not what is sent part by part
+
+    @app.after_request
+    def read_file(response: Response) -> Response:  # else it would be sent uncompressed
+        if request.endpoint in STATIC_ENDPOINTS:
+            response.direct_passthrough = False
+            response.make_sequence()
+        return response
+
     registry = RunRegistry(results)
     watch = RunWatch(lambda: [run_summary(summary, registry.results) for summary in registry.summaries()])
     app.extensions[EXTENSION] = AppState(registry, ModelPool(limits, engine), limits, token, watch, local)
@@ -108,27 +116,14 @@ def create_app(
 
     @app.errorhandler(Exception)
     def on_error(error: Exception) -> Response | tuple[str, int]:
-        is_api = request.path.startswith(("/api/", "/v1/", "/healthz")) or "text/html" not in request.headers.get(
-            "Accept", ""
-        )
+        accepts_page = "text/html" in request.headers.get("Accept", "")
+        is_api = not accepts_page or request.path.startswith(("/api/", "/v1/", "/healthz"))
         if isinstance(error, (HTTPException, NotFoundError)) and not is_api:
             status = error.code or 500 if isinstance(error, HTTPException) else 404
             return render_page("error.html", status=status), status
         return handle_error(error)
 
     return app
-
-
-def _compress(app: Flask) -> None:
-    """Compress pages, files and JSON, but not what is sent part by part."""
-    Compress(app)
-
-    @app.after_request
-    def read_file(response: Response) -> Response:
-        if request.endpoint in STATIC_ENDPOINTS:
-            response.direct_passthrough = False
-            response.make_sequence()
-        return response
 
 
 def close_app(app: Flask) -> None:

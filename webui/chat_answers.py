@@ -19,15 +19,7 @@ from seq2seq_chat.system.errors import UserError
 from webui.app_state import AppState, get_state
 from webui.decoding_options import requested_decoding
 from webui.model_stream import Block, ModelStream, Part, Stream, server_sent_event
-from webui.model_worker import (
-    STREAM_FAILED,
-    TOO_SLOW,
-    Answer,
-    ChatMessage,
-    ModelUnavailable,
-    ReplyStream,
-    ServerBusy,
-)
+from webui.model_worker import STREAM_FAILED, TOO_SLOW, Answer, ChatMessage, ModelUnavailable, ReplyStream, ServerBusy
 from webui.run_registry import NotFoundError, check_step, find_weights, strip_paths
 from webui.schemas import ChatRequest, InvalidRequest, chat_reply, recent_turns
 
@@ -121,10 +113,9 @@ def reply_events(question: ChatQuestion, stream: ReplyStream, text: str | None, 
                 yield server_sent_event("text", {"text": text})
             shown, text = text, stream.read(timeout)
         yield server_sent_event("reply", question.reply(stream.future.result()))
-    except FutureTimeout:
-        yield server_sent_event("error", {"error": TOO_SLOW})
-    except UserError as error:
-        yield server_sent_event("error", {"error": question.public(str(error))})
+    except (FutureTimeout, UserError) as error:
+        message = TOO_SLOW if isinstance(error, FutureTimeout) else question.public(str(error))
+        yield server_sent_event("error", {"error": message})
 
 
 def stream_response(
@@ -150,10 +141,9 @@ def stream_response(
         ServerBusy: Too much is queued for the model, or it takes too long.
         ModelUnavailable: The model could not be loaded or failed.
     """
-    state = get_state()
-    timeout = state.limits.timeout
+    timeout = get_state().limits.timeout
     try:
-        state.pool.queue(run, snapshot, stream)
+        get_state().pool.queue(run, snapshot, stream)
     except RunError as error:
         raise NotFoundError(str(error)) from error
     first = read_first(stream, timeout)
@@ -163,11 +153,8 @@ def stream_response(
             yield to_json(block)
             try:
                 block = stream.read(timeout)
-            except FutureTimeout:
-                yield {"error": TOO_SLOW}
-                return
-            except UserError:
-                yield {"error": STREAM_FAILED}
+            except (FutureTimeout, UserError) as error:
+                yield {"error": TOO_SLOW if isinstance(error, FutureTimeout) else STREAM_FAILED}
                 return
         if end is not None:
             yield end()

@@ -55,7 +55,7 @@ class Stream(Generic[Part]):
         return part
 
     def stop(self) -> None:
-        """Need no further part."""
+        """Stop the computation: nobody needs further parts."""
         self._stopped.set()
         self.future.cancel()
 

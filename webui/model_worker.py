@@ -239,8 +239,8 @@ class ModelWorker(threading.Thread):
         def on_end(job: ChatJob, reply: Reply | Exception) -> None:
             if isinstance(reply, Exception):
                 job.future.set_exception(self._logged(reply, FAILED))
-                return
-            self._answer(bot, job, reply)
+            else:
+                self._answer(bot, job, reply)
 
         if self._searches is None:
             self._searches = bot.joint_searches(decoding, self._limits.max_batch_size)

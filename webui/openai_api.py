@@ -6,7 +6,7 @@ import json
 import re
 import secrets
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import TimeoutError as FutureTimeout
 from typing import Any, Literal
 
@@ -122,9 +122,14 @@ def completions() -> Response:
     questions = [ChatQuestion(state, request.model_copy(update=change), run, config) for change in changes]
     completion = Completion(body, run, questions)
     if body.stream:
-        completion.streams = [question.send(state.pool.stream) for question in questions]
-        parts = completion.events(read_first(completion.streams[0], state.limits.timeout), state.limits.timeout)
-        response = send_parts(parts, EVENTS, completion.stop)
+        try:
+            for question in questions:
+                completion.streams.append(question.send(state.pool.stream))
+            first = read_first(completion.streams[0], state.limits.timeout)
+        except Exception:  # nobody reads what has started
+            completion.stop()
+            raise
+        response = send_parts(completion.events(first, state.limits.timeout), EVENTS, completion.stop)
     else:
         futures = queue_all(questions, lambda question: question.send(state.pool.submit))
         response = json_response(completion.whole([wait_for_answer(future) for _, future in futures]))
@@ -147,10 +152,9 @@ def _find_model(name: str) -> tuple[Run, Config, str | None]:
 class Completion:
     """The JSON of a completion, whole or in parts."""
 
-    streams: Sequence[ReplyStream] = ()  # of the choices, if it is sent in parts
-
     def __init__(self, request: CompletionRequest, run: Run, questions: list[ChatQuestion]) -> None:
         self.request, self.run, self.questions = request, run, questions
+        self.streams: list[ReplyStream] = []  # of the choices, if it is sent in parts
         self._common = {"id": f"chatcmpl-{secrets.token_hex(9)}", "created": int(time.time()), "model": request.model}
 
     def whole(self, answers: list[Answer]) -> dict[str, Any]:

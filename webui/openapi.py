@@ -117,13 +117,12 @@ def _describe(rule: Rule, view: Callable[..., Any], operation: Operation, needs_
 
 def _parameters(rule: Rule, view: Callable[..., Any], query: Model | None) -> Iterator[dict[str, Any]]:
     """What varies in an address, from the annotations of the view's arguments, and in the query, from its model."""
-    types = get_type_hints(view, include_extras=True)
+    types, queried = get_type_hints(view, include_extras=True), query.model_json_schema() if query else {}
     for name in sorted(rule.arguments):
         schema = TypeAdapter(types[name]).json_schema() | {"minLength": 1}
         yield {"name": name, "in": "path", "required": True, "description": schema.pop("description"), "schema": schema}
-    for name, field in query.model_fields.items() if query else ():
-        schema = query.model_json_schema()["properties"][name] if query else {}
-        yield {"name": name, "in": "query", "required": field.is_required(), "schema": schema}
+    for name, schema in queried.get("properties", {}).items():
+        yield {"name": name, "in": "query", "required": name in queried.get("required", ()), "schema": schema}
 
 
 def _response(operation: Operation) -> dict[str, Any]:

@@ -125,10 +125,9 @@ class RunWatch:
             if time.monotonic() - self._looked_at >= INTERVAL:
                 self._look()
                 self._looked_at = time.monotonic()
-            newer = [(name, run) for name, (revision, run) in self._runs.items() if revision > since]
-            return Changes(
-                self._revision, [run for _, run in newer if run], [name for name, run in newer if run is None]
-            )
+            newer = {name: run for name, (revision, run) in self._runs.items() if revision > since}
+            removed = [name for name, run in newer.items() if run is None]
+            return Changes(self._revision, [run for run in newer.values() if run], removed)
 
     def _look(self) -> None:
         current = {run["name"]: run for run in self._summaries()}
@@ -171,10 +170,7 @@ def find_weights(run: Run, snapshot: str | None, step: int | None = None) -> str
     """
     if snapshot not in (None, LATEST):
         return snapshot
-    if step is None:
-        return None
-    newest = run.newest_step
-    if newest is None or step == newest:
+    if step is None or (newest := run.newest_step) in (None, step):
         return None
     if step in run.saved_steps():
         return snapshot_name(step)

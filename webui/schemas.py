@@ -33,7 +33,7 @@ MESSAGES = {
     "missing": "is missing",
     "too_long": "may have at most {max_length} items, not {actual_length}",
 }
-"""What an invalid field is told, by the type of pydantic's error; that of others is pydantic's."""
+"""Messages about an invalid field by the type of pydantic's error; other types have pydantic's message."""
 
 Request = TypeVar("Request", bound=BaseModel)
 
@@ -46,10 +46,6 @@ class RequestTooLarge(Exception):
     """The body of a request exceeds a limit of the server."""
 
 
-def _replace_surrogates(value: Any) -> Any:
-    return replace_surrogates(value) if isinstance(value, str) else value
-
-
 def check_length(text: str, limits: Limits | ValidationInfo) -> str:
     """Raise RequestTooLarge if a text exceeds the limits of the server, which are the context of a validation."""
     longest = (limits if isinstance(limits, Limits) else limits.context or Limits()).max_text_length
@@ -58,7 +54,7 @@ def check_length(text: str, limits: Limits | ValidationInfo) -> str:
     return text
 
 
-Text = Annotated[str, BeforeValidator(_replace_surrogates)]
+Text = Annotated[str, BeforeValidator(lambda value: replace_surrogates(value) if isinstance(value, str) else value)]
 """A string that may contain half an emoji, where a program has cut it; it is read as U+FFFD."""
 Prompt = Annotated[Text, AfterValidator(check_length)]
 """A text for a model."""
@@ -72,13 +68,9 @@ SnapshotName = Annotated[
     str | None,
     Field(max_length=MAX_NAME_LENGTH, description="name of a snapshot, `best` or `latest`; null: the newest weights"),
 ]
-
 Step = Annotated[
-    int | None,
-    Field(ge=0, description="training steps of the weights; 404 if the run has no such weights any more"),
+    int | None, Field(ge=0, description="training steps of the weights; 404 if the run has no such weights any more")
 ]
-
-
 Texts = Annotated[
     Annotated[Prompt, Tag("[one]")]
     | Annotated[list[Text], Field(min_length=1, max_length=MAX_TEXTS), Tag("[several]")],

@@ -26,7 +26,7 @@ from webui.openapi import LINES, Operation
 from webui.run_registry import check_step, find_weights, strip_paths
 from webui.schemas import ChatRequest, InvalidRequest, Prompt, recent_turns
 
-DIGITS = 5
+DIGITS = 5  # of scores
 
 
 class SearchRequest(ChatRequest):
@@ -111,9 +111,9 @@ def search_lines(bot: Chatbot, body: SearchRequest, decoding: Any) -> Iterator[d
             {
                 "node": node.number,
                 "text": search.text(node),
-                "score": _rounded(node.score),
-                "divisor": _rounded(search.divisor(node)),
-                "rank": _rounded(node.rank),
+                "score": round(node.score, DIGITS),
+                "divisor": round(search.divisor(node), DIGITS),
+                "rank": round(node.rank, DIGITS),
                 "ended": node.ended,
             }
             for node in beam
@@ -129,8 +129,8 @@ def _expansion(expansion: Expansion, search: WatchedSearch) -> dict[str, Any]:
             {
                 "word": replace_surrogates(search.token(one.word)),
                 "probability": float(f"{np.exp(one.log_probability):.4g}"),
-                "score": _rounded(one.score),
-                "rank": _rounded(one.rank),
+                "score": round(one.score, DIGITS),
+                "rank": round(one.rank, DIGITS),
                 "fate": one.fate,
                 "setting": search.forbidding_setting(one, expansion.node),
                 "node": one.node.number if one.node else None,
@@ -139,10 +139,6 @@ def _expansion(expansion: Expansion, search: WatchedSearch) -> dict[str, Any]:
             if np.isfinite(one.score)
         ],
     }
-
-
-def _rounded(number: float) -> float:
-    return round(number, DIGITS)
 
 
 searches = Blueprint("searches", __name__)

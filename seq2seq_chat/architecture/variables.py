@@ -56,9 +56,8 @@ def _encoder(config: Model) -> Shapes:
     for layer in range(config.layers):
         name = f"encoder/layer{layer}"
         for direction in directions:
-            shapes |= _cell(
-                f"{name}{direction}", config, encoder_output_size(config) if layer else config.embedding_size
-            )
+            inputs = encoder_output_size(config) if layer else config.embedding_size
+            shapes |= _cell(f"{name}{direction}", config, inputs)
         for field in CELL_LAYOUTS[config.cell].state if config.bidirectional else ():
             shapes[f"{name}/bridge/{field}"] = ((1 if config.bridge == "backward" else 2) * hidden, hidden)
             shapes[f"{name}/bridge/{field}/bias"] = (hidden,)
@@ -81,9 +80,7 @@ def _decoder(config: Model) -> Shapes:
         parts = {"context": context, "output": hidden, "words": config.embedding_size}
         shapes |= {f"decoder/maxout/{name}": (inputs, units) for name, inputs in parts.items() if inputs}
     elif config.attention != "none" and config.output == "attentional":
-        shapes |= {
-            f"decoder/combine/{name}": (inputs, hidden) for name, inputs in (("context", context), ("output", hidden))
-        }
+        shapes |= {"decoder/combine/context": (context, hidden), "decoder/combine/output": (hidden, hidden)}
     return shapes
 
 
@@ -211,16 +208,18 @@ def estimate_memory(
         replicas_in_memory: How many of them share one memory.
     """
     model, training = config.model, config.training
+    # gates of all layers before and after their activation functions, states, and the gradients of both
+    of_token = 22 * model.layers * model.hidden_size
     shapes = variable_shapes(config, vocabulary_size, source_vocabulary_size)
     batch = training.batch_size // devices
     if config.task == "language_model":
         steps = training.truncation
         read, predicted = batch * steps.steps, batch * (steps.steps - steps.first_loss)
-        activations = model.layers * _cell_activations(model) * read
+        activations = of_token * read
     else:
         directions = 2 if model.bidirectional else 1
         source_tokens, predicted = batch * model.encoder_steps, batch * model.decoder_steps
-        activations = model.layers * _cell_activations(model) * (directions * source_tokens + predicted)
+        activations = of_token * (directions * source_tokens + predicted)
         if model.attention != "none":
             activations += predicted * (model.encoder_steps + 8) * model.hidden_size
     activations += _output_activations(model, training, vocabulary_size, predicted)
@@ -231,7 +230,7 @@ def estimate_memory(
     copies = 2 if uses_avx2_kernels() and not gpu_names() else 1
     gradients = (1 + copies) * (parameters - tables)
     if _has_full_softmax(training, vocabulary_size):
-        gradients += vocabulary_size * (model.projection_size or model.hidden_size)
+        gradients += vocabulary_size * (model.projection_size or decoder_output_size(model))
     number_size = replicas_in_memory * FLOAT32_BYTES
     return MemoryEstimate(
         parameters=number_size * parameters,
@@ -249,11 +248,6 @@ def slots_per_parameter(settings: Training) -> int:
 
 def _has_full_softmax(training: Training, vocabulary_size: int) -> bool:
     return training.sampled_softmax is None or training.sampled_softmax >= vocabulary_size
-
-
-def _cell_activations(model: Model) -> int:
-    """Numbers for a token: gates before and after their activation functions, states, and the gradients of both."""
-    return 22 * model.hidden_size
 
 
 def _output_activations(model: Model, training: Training, vocabulary_size: int, tokens: int) -> int:

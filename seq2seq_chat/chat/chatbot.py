@@ -20,13 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from seq2seq_chat.chat.load import load_engine
-from seq2seq_chat.chat.replies import (
-    READABLE,
-    HypothesisReader,
-    Reply,
-    SourceText,
-    removed_letters,
-)
+from seq2seq_chat.chat.replies import READABLE, HypothesisReader, Reply, SourceText, removed_letters
 from seq2seq_chat.chat.watched_search import WatchedSearch
 from seq2seq_chat.config import Config, Decoding
 from seq2seq_chat.data.dataset import fit_source
@@ -45,7 +39,6 @@ from seq2seq_chat.text.vocabulary import EOS, SPECIAL_WORDS, TURN
 if TYPE_CHECKING:
     from typing_extensions import Self  # typing has it from Python 3.11 on
 
-
 MIN_WORDS = 3  # of an utterance, for the share of its words that are unknown
 
 
@@ -63,7 +56,7 @@ class Question(NamedTuple):
 class _Utterance(NamedTuple):
     text: str
     words: list[str]  # its tokens
-    source: list[str]  # the tokens of the turns before it, and its own
+    source: list[str]  # the last tokens of the turns before it and its own that the model reads; none without ``words``
 
 
 def _before_reranking(decoding: Decoding) -> Decoding:
@@ -77,12 +70,7 @@ class Chatbot:
     TASK: str | None = None  # of the runs that can be loaded; None: any that replies
 
     def __init__(
-        self,
-        engine: ReplyEngine,
-        codecs: Codecs,
-        config: Config,
-        step: int = 0,
-        results: Path = Path("results"),
+        self, engine: ReplyEngine, codecs: Codecs, config: Config, step: int = 0, results: Path = Path("results")
     ) -> None:
         self.config, self.codecs, self.engine, self._results = config, codecs, engine, results
         self.step = step  # training steps of the weights, if they come from a run
@@ -135,7 +123,7 @@ class Chatbot:
             decoding: settings of the search; those of the run if None.
             histories: the turns before each, oldest first; ignored by models that read a single turn
                 (data.context_turns).
-            seeds: of sampling, one for each; that of the settings if None.
+            seeds: seeds of sampling, one for each; if None, the seed of the settings.
             prefixes: what each reply starts with: a text, in whole tokens, or tokens; none if there are none.
 
         Raises:
@@ -170,7 +158,7 @@ class Chatbot:
         """Start replies whose searches are computed together with others; see :meth:`replies`.
 
         Args:
-            searches: Of :attr:`engine`; each of its steps is one of all searches.
+            searches: Searches over :attr:`engine`; each of its steps is a step of all of them.
             questions: Their functions are called after each step, and with the reply or the error.
             decoding: The settings.
         """
@@ -215,20 +203,24 @@ class Chatbot:
         question.on_end(reply)
 
     def _read(self, text: str, history: Sequence[str]) -> _Utterance:
-        words = self.codecs.source.tokenizer.encode(text)
-        return _Utterance(text, words, self._with_history(words, history))
+        tokenizer, turns_before = self.codecs.source.tokenizer, self.config.data.context_turns - 1
+        words, turns = tokenizer.encode(text), list[list[str]]()
+        if words and turns_before:
+            turns = [turn for text in history if (turn := tokenizer.encode(text))][-turns_before:]
+        source = [word for turn in turns for word in [*turn, TURN]] + words
+        return _Utterance(text, words, source[-self.config.model.encoder_steps :])
 
     def _reply(
         self, utterance: _Utterance, reader: HypothesisReader, hypotheses: Hypotheses | None, seconds: float
     ) -> Reply:
         """The reply to an utterance; ``hypotheses`` are None if it has no tokens."""
-        (text, words, source), steps = utterance, self.config.model.encoder_steps
-        read = source[-steps:] if words else []
-        candidates = [] if hypotheses is None else reader.distinct(hypotheses, SourceText(read, text))
+        text, words, source = utterance
+        candidates = [] if hypotheses is None else reader.distinct(hypotheses, SourceText(source, text))
         unknown = [word for word in dict.fromkeys(words) if word not in self.codecs.source.vocabulary]
-        reply, unread = candidates[0].text if candidates else "", max(0, len(words) - steps)
+        reply = candidates[0].text if candidates else ""
+        unread = max(0, len(words) - self.config.model.encoder_steps)
         share, removed = self._unknown_share(words), removed_letters(text, words, self.codecs.source)
-        return Reply(reply, candidates, read, unknown, seconds, unread, share, removed)
+        return Reply(reply, candidates, source, unknown, seconds, unread, share, removed)
 
     def watch(
         self, text: str, decoding: Decoding, history: Sequence[str] = (), prefix: str | Sequence[str] = ()
@@ -241,9 +233,7 @@ class Chatbot:
         Raises:
             UserError: The lexicon cannot be read, or no reply can start with the text of the prefix.
         """
-        tokens = self.prefix_tokens(prefix)
-        words = self.codecs.source.tokenizer.encode(text)
-        source = self._with_history(words, history)[-self.config.model.encoder_steps :] if words else []
+        tokens, source = self.prefix_tokens(prefix), self._read(text, history).source
         (ids, length), reader = self._source_ids([source]), self.reader(decoding)
         return WatchedSearch(self.engine, ids, length, SourceText(source, text), reader, decoding, tokens)
 
@@ -272,14 +262,6 @@ class Chatbot:
     def _known_letters(self) -> frozenset[str]:
         """The characters of the words that the model reads."""
         return frozenset("".join(self.codecs.source.vocabulary.words[len(SPECIAL_WORDS) :]))
-
-    def _with_history(self, words: list[str], history: Sequence[str]) -> list[str]:
-        """The words of an utterance, preceded by as many turns as the model reads."""
-        turns_before = self.config.data.context_turns - 1
-        if not turns_before:
-            return words
-        turns = [turn for text in history if (turn := self.codecs.source.tokenizer.encode(text))]
-        return [word for turn in turns[-turns_before:] for word in [*turn, TURN]] + words
 
     def _source_ids(self, sources: Sequence[list[str]]) -> tuple[np.ndarray, np.ndarray]:
         """The encoder's input: ids int32 [n, source steps], lengths int32 [n]."""

@@ -11,8 +11,7 @@ from seq2seq_chat.chat.chatbot import Chatbot
 from seq2seq_chat.chat.replies import Hypothesis, SourceText, source_text
 from seq2seq_chat.config import Decoding, override_decoding
 from seq2seq_chat.data.dataset import Dataset
-
-ROWS = 640  # samples decoded together
+from seq2seq_chat.search.batches import MAX_ROWS
 
 
 def greedy(decoding: Decoding) -> Decoding:
@@ -21,7 +20,7 @@ def greedy(decoding: Decoding) -> Decoding:
 
 
 def decode_corpus(
-    bot: Chatbot, corpus: Dataset, decoding: Decoding, indices: npt.NDArray[np.integer], rows: int = ROWS
+    bot: Chatbot, corpus: Dataset, decoding: Decoding, indices: npt.NDArray[np.integer], rows: int = MAX_ROWS
 ) -> Iterator[Hypothesis]:
     """Yield the best hypothesis for each of some samples, in their order: the one way from batch to text.
 

@@ -22,7 +22,7 @@ from seq2seq_chat.text.vocabulary import EOS, SPECIAL_WORDS
 
 logger = logging.getLogger(__name__)
 
-SHOWN_UNKNOWN = 5
+SHOWN_UNKNOWN = 5  # tokens in a warning
 BLOCK = 32  # tokens per call: few enough to appear at once, enough that the call itself takes no time
 MAX_PROMPT = 10_000  # tokens: the model hardly remembers what was before
 
@@ -86,7 +86,7 @@ class Generator:
             prompt: not part of the result; "" to start a new line.
             length: number of tokens.
             decoding: temperature, top_k, top_p and allow_unknown.
-            seed: of the random numbers.
+            seed: the seed of the random numbers.
         """
         ids = encode_text(prompt, self.codec)
         decoder = TextDecoder(self.codec, ids)
@@ -103,14 +103,9 @@ class Generator:
             rows = (part[0].tolist() for part in block)
             yield [
                 GeneratedToken(
-                    decoder.add([token]),
-                    probabilities[-1],
-                    [
-                        Alternative(self._token_text(index), probability)
-                        for index, probability in zip(words, probabilities[:-1], strict=True)
-                    ],
+                    decoder.add([token]), own, [*map(Alternative, map(self._token_text, words), probabilities)]
                 )
-                for token, probabilities, words in zip(*rows, strict=True)
+                for token, (*probabilities, own), words in zip(*rows, strict=True)
             ]
 
     def _token_text(self, index: int) -> str:

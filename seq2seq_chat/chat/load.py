@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from seq2seq_chat.architecture.variables import parameter_counts
 from seq2seq_chat.checkpoint.arrays import read_weights
-from seq2seq_chat.config import Decoding
+from seq2seq_chat.config import Decoding, flat_settings
 from seq2seq_chat.engines import LanguageModelEngine, ReplyEngine
 from seq2seq_chat.runs.find import RunSnapshot
 from seq2seq_chat.runs.run import Run, RunError
@@ -18,13 +18,9 @@ from seq2seq_chat.system.hardware import AUTO, EngineOptions, has_gpu
 from seq2seq_chat.system.versions import load_tensorflow
 from seq2seq_chat.text.codec import Codecs, are_equal
 
-if TYPE_CHECKING:
-    from seq2seq_chat.engines.onnx.engine import OnnxModel
-
 MAX_GRAPH_BYTES = 2**31 - 2**20  # of a graph in memory, whose format counts bytes as 32-bit integers
 
 logger = logging.getLogger(__name__)
-
 
 EngineType = TypeVar("EngineType")
 
@@ -87,18 +83,13 @@ def _ensure_combinable(run: Run, other: Run) -> None:
                 f"--with {other.name}: it has another vocabulary or tokenizer than {run.name}; train both with the "
                 "same data.vocabulary"
             )
-    for section, setting in _EQUAL_SETTINGS:
-        if getattr(getattr(run.config, section), setting) != getattr(getattr(other.config, section), setting):
-            raise UserError(f"--with {other.name}: it has another {section}.{setting} than {run.name}; name other runs")
-
-
-_EQUAL_SETTINGS = (
-    ("data", "reverse_input"),
-    ("data", "context_turns"),
-    ("data", "swap_source_target"),
-    ("model", "encoder_steps"),
-    ("model", "decoder_steps"),
-)
+    settings, others = flat_settings(run.config), flat_settings(other.config)
+    for key in (
+        *("data.reverse_input", "data.context_turns", "data.swap_source_target"),
+        *("model.encoder_steps", "model.decoder_steps"),
+    ):
+        if settings[key] != others[key]:
+            raise UserError(f"--with {other.name}: it has another {key} than {run.name}; name other runs")
 
 
 def load_language_model_engine(
@@ -115,9 +106,17 @@ def _load(run: Run, snapshot: str | None, options: EngineOptions, decoding: Deco
     is_text = run.config.task == "language_model"
     engine: Any
     if uses_onnx(run, options, decoding):
-        from seq2seq_chat.engines.onnx.engine import OnnxEngine, OnnxLanguageModel
+        from seq2seq_chat.engines.onnx.engine import OnnxEngine, OnnxLanguageModel, OnnxModel
 
-        model, warnings = _load_onnx_model(run, snapshot, options.quantize)
+        warnings: list[str] = []
+        if run.is_exported:
+            run.weight_files(snapshot)  # raises RunError if there is no such snapshot
+            model = OnnxModel.open(run.path)
+            if model.vocabulary_size != run.codecs.vocabulary_sizes[0]:
+                raise UserError(f"{run.path} has a vocabulary of another size than its model; export the run again")
+        else:
+            weights = read_weights(run, snapshot)
+            model, warnings = OnnxModel.build(run.config, weights, options.quantize), weights.warnings
         engine = OnnxLanguageModel(model) if is_text else OnnxEngine(model, run.config.model, run.is_exported)
         return LoadedEngine(engine, run.codecs, model.step_number, warnings)
     load_tensorflow()
@@ -127,20 +126,6 @@ def _load(run: Run, snapshot: str | None, options: EngineOptions, decoding: Deco
     trained = load_trained_model(run, snapshot)
     engine = TensorFlowLanguageModel(trained.model) if is_text else TensorFlowEngine(trained.model, constant=True)
     return LoadedEngine(engine, trained.codecs, trained.step, trained.warnings)
-
-
-def _load_onnx_model(run: Run, snapshot: str | None, quantize: str | None) -> tuple[OnnxModel, list[str]]:
-    """Open the graphs of an exported model, or build them from a run's weights; also returns warnings about these."""
-    from seq2seq_chat.engines.onnx.engine import OnnxModel
-
-    if run.is_exported:
-        run.weight_files(snapshot)  # raises RunError if there is no such snapshot
-        model = OnnxModel.open(run.path)
-        if model.vocabulary_size != run.codecs.vocabulary_sizes[0]:
-            raise UserError(f"{run.path} has a vocabulary of another size than its model; export the run again")
-        return model, []
-    weights = read_weights(run, snapshot)
-    return OnnxModel.build(run.config, weights, quantize), weights.warnings
 
 
 def uses_onnx(run: Run, options: EngineOptions, decoding: Decoding) -> bool:

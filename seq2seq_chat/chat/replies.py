@@ -50,10 +50,10 @@ class HypothesisReader:
     """Turns the hypotheses of a model into text.
 
     Args:
-        config: Of the model.
+        config: The configuration of the model.
         decoding: Whether a token replaces each ``<unknown>``, given the attention of the model, and with which lexicon;
             words that are not in it are copied.
-        codecs: Of the model.
+        codecs: The codecs of the model.
 
     Raises:
         LexiconError: ``decoding.lexicon`` cannot be read.
@@ -99,7 +99,7 @@ class HypothesisReader:
         """The attention to each token of the source that was read, in the order of the text.
 
         Args:
-            weights: Of the encoder's steps, [n, source steps].
+            weights: The attention to the encoder's steps, [n, source steps].
             source: See :meth:`read`.
 
         Returns:

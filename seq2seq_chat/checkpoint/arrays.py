@@ -36,7 +36,6 @@ DAMAGE_ERRORS = (  # what zipfile and NumPy raise for truncated files and flippe
     *(zipfile.BadZipFile, zlib.error, ValueError, TypeError, LookupError, EOFError, OSError, NotImplementedError),
     *(RuntimeError, OverflowError, SyntaxError, struct.error, tokenize.TokenError),
 )
-
 NO_DAMAGE = {errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
 
 
@@ -274,7 +273,6 @@ def average_weights(run: Run, steps: list[int], output: Path) -> Run:
         averaged.save_config(config)
         codecs.save(folder)
         path = averaged.snapshot_path(steps[-1])
-        path.parent.mkdir(parents=True)
         metadata = {"step": steps[-1], **codecs.fingerprints(), "settings": trained_settings(config)}
         write_arrays(path, {name: (total / len(steps)).astype(np.float32) for name, total in sums.items()}, metadata)
         averaged.record_start({"step": steps[-1], "averaged": {"run": run.name, "steps": steps}})

@@ -38,8 +38,9 @@ class ReplyEngine(Protocol):
     def fingerprint(self) -> str:
         """SHA-256 of the current weights, in hex."""
 
-    def sample_scorer(self, max_rows: int) -> SampleScorer:
-        """A scorer for batches of up to ``max_rows`` samples, which counts correct tokens."""
+    @property
+    def sample_scorer(self) -> SampleScorer:
+        """Scores samples, and counts correct tokens."""
 
     def search(self, decoding: Decoding) -> ReplySearch:
         """A search with the given settings, without reranking."""

@@ -21,7 +21,7 @@ class EnsembleEngine:
     """Searches and scores with the mean of probabilities; see :class:`seq2seq_chat.engines.ReplyEngine`.
 
     Args:
-        engines: Of models with the same vocabularies and maximum lengths.
+        engines: Engines of models with the same vocabularies and maximum lengths.
         config: The architecture of one of them.
         has_attention: Whether any of them has.
     """
@@ -54,8 +54,9 @@ class EnsembleEngine:
         """Return the search with the given settings, without reranking."""
         return ReplySearch(self, decoding, self._config.decoder_steps, self._source_steps)
 
-    def sample_scorer(self, max_rows: int) -> StepScorer:
-        """Return a scorer of samples, which counts correct tokens."""
+    @property
+    def sample_scorer(self) -> StepScorer:
+        """Scores samples, and counts correct tokens."""
         return StepScorer(self)
 
     def fingerprint(self) -> str:

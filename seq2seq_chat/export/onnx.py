@@ -9,8 +9,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-import onnx
-
 from seq2seq_chat import __version__
 from seq2seq_chat.architecture.variables import parameter_counts
 from seq2seq_chat.checkpoint.arrays import read_weights
@@ -68,7 +66,10 @@ def export_onnx(
     }
     with new_folder(folder) as temporary:
         for name, graph in graphs.items():
-            write_atomically(temporary / name, _serialize(name, graph))
+            if graph.ByteSize() > MAX_BYTES:
+                remedy = "use --quantize int8 or --format saved_model"
+                raise ExportError(f"{name} would have more than 2 GB, the limit of an ONNX file; {remedy}")
+            write_atomically(temporary / name, graph.SerializeToString())
         trained.codecs.save(temporary)
         Run(temporary).save_config(config)
         write_model_card(run, temporary)
@@ -106,15 +107,6 @@ def describe(codecs: Codecs, config: Config) -> dict[str, Any]:
         "parameters": sum(parameter_counts(config, *codecs.vocabulary_sizes).values()),
         "decoding": json.loads(config.decoding.model_dump_json()),
     }
-
-
-def _serialize(name: str, graph: onnx.ModelProto) -> bytes:
-    """The contents of an ONNX file. Raises ExportError if they exceed its limit."""
-    if graph.ByteSize() > MAX_BYTES:
-        raise ExportError(
-            f"{name} would have more than 2 GB, the limit of an ONNX file; use --quantize int8 or --format saved_model"
-        )
-    return graph.SerializeToString()
 
 
 PACKAGES = (

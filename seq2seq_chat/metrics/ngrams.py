@@ -35,11 +35,10 @@ class NgramCounts(NamedTuple):
 
     def shares(self, codes: np.ndarray) -> np.ndarray:
         """Relative frequency of the given n-grams, 0 to 1: [n] → [n]."""
-        result = np.zeros(len(codes))
-        if len(self.codes):
-            positions = np.minimum(np.searchsorted(self.codes, codes), len(self.codes) - 1)
-            result = np.where(self.codes[positions] == codes, self.counts[positions] / self.total, 0.0)
-        return result
+        if not len(self.codes):
+            return np.zeros(len(codes))
+        positions = np.minimum(np.searchsorted(self.codes, codes), len(self.codes) - 1)
+        return np.where(self.codes[positions] == codes, self.counts[positions] / self.total, 0.0)
 
     def top(self, count: int) -> np.ndarray:
         """Codes of the most frequent n-grams; ties put n-grams of more frequent words first."""
@@ -71,16 +70,12 @@ def count_ngrams(sentences: Iterable[Sequence[int] | np.ndarray], n: int, vocabu
         codes = np.zeros(starts, np.int64)
         for offset in range(n):
             codes = codes * base + ids[offset : starts + offset]
-        counted = _merge(counted, codes[sentence_of[:starts] == sentence_of[n - 1 :]])
+        codes, counts = np.unique(codes[sentence_of[:starts] == sentence_of[n - 1 :]], return_counts=True)
+        union, positions = np.unique(np.concatenate([counted.codes, codes]), return_inverse=True)
+        sums = np.zeros(len(union), np.int64)
+        np.add.at(sums, positions.ravel(), np.concatenate([counted.counts, counts]))
+        counted = NgramCounts(union, sums)
     return counted
-
-
-def _merge(counted: NgramCounts, block: np.ndarray) -> NgramCounts:
-    codes, counts = np.unique(block, return_counts=True)
-    union, positions = np.unique(np.concatenate([counted.codes, codes]), return_inverse=True)
-    sums = np.zeros(len(union), np.int64)
-    np.add.at(sums, positions.ravel(), np.concatenate([counted.counts, counts]))
-    return NgramCounts(union, sums)
 
 
 def jensen_shannon(first: Sequence[float] | np.ndarray, second: Sequence[float] | np.ndarray) -> float | None:

@@ -10,9 +10,9 @@ Bahdanau et al. 2014, figure 2 (BLEU by the length of the source, in bins of sin
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,7 +31,7 @@ class ScoreKind(NamedTuple):
     of_tokens: bool  # of tokens separated by spaces, rather than of texts as people write them
 
 
-_BLEU = partial(BLEU, force=True)  # sacrebleu would warn about tokenized texts
+_BLEU = functools.partial(BLEU, force=True)  # sacrebleu would warn about tokenized texts
 SCORES: dict[str, tuple[ScoreKind, ...]] = {
     "conversation": (
         ScoreKind("bleu", "BLEU, tokenized", _BLEU, True),
@@ -39,8 +39,8 @@ SCORES: dict[str, tuple[ScoreKind, ...]] = {
     ),
     "translation": (
         ScoreKind("bleu", "BLEU, detokenized", _BLEU, False),
-        ScoreKind("bleu_lowercase", "BLEU, detokenized, case ignored", partial(_BLEU, lowercase=True), False),
-        ScoreKind("bleu_tokenized", "BLEU, tokenized", partial(_BLEU, tokenize="none"), True),
+        ScoreKind("bleu_lowercase", "BLEU, detokenized, case ignored", functools.partial(_BLEU, lowercase=True), False),
+        ScoreKind("bleu_tokenized", "BLEU, tokenized", functools.partial(_BLEU, tokenize="none"), True),
         ScoreKind("chrf", "chrF, detokenized", CHRF, False),
     ),
 }
@@ -169,7 +169,7 @@ def resampled_sums(statistics: npt.NDArray[np.int32]) -> npt.NDArray[np.float64]
     equal number of samples, so the scores of two systems are paired.
 
     Args:
-        statistics: of each sample, [samples, columns].
+        statistics: the statistics of each sample, [samples, columns].
     """
     samples, values = len(statistics), statistics.astype(np.float64)
     count = _kept_counts if samples <= MAX_KEPT_SAMPLES else _resample_counts
@@ -186,7 +186,7 @@ def _resample_counts(samples: int, resamples: int) -> Iterator[npt.NDArray[np.in
 
 @functools.lru_cache(maxsize=32)
 def _kept_counts(samples: int, resamples: int) -> list[npt.NDArray[np.integer[Any]]]:
-    """The same, kept for the other scores and snapshots of an evaluation."""
+    """Like :func:`_resample_counts`, kept for the other scores and snapshots of an evaluation."""
     return [counts.astype(np.min_scalar_type(counts.max())) for counts in _resample_counts(samples, resamples)]
 
 
@@ -259,11 +259,13 @@ def length_bins(*source_lengths: npt.NDArray[np.int32]) -> list[LengthBin]:
     source.
 
     Args:
-        source_lengths: of the samples of each run, in tokens; at least one sample in total.
+        source_lengths: the lengths of the samples of each run, in tokens; at least one sample in total.
     """
     lengths = np.concatenate(source_lengths)
     longest, needed = int(lengths.max()), MIN_SAMPLES * len(source_lengths)
-    width = _bin_width(float(np.quantile(lengths, 0.99)))
+    usual = float(np.quantile(lengths, 0.99))
+    widths = (width * 10**power for power in itertools.count() for width in _WIDTHS)
+    width = next(width for width in widths if width * MAX_BINS >= usual)
     counts, bins, first, count = np.bincount(lengths), [], 1, 0
     for last in range(width, longest + width, width):
         count += int(counts[last - width + 1 : last + 1].sum())
@@ -275,15 +277,6 @@ def length_bins(*source_lengths: npt.NDArray[np.int32]) -> list[LengthBin]:
         bins.append(LengthBin(first, longest))
     bins[-1] = bins[-1]._replace(last=longest)
     return bins
-
-
-def _bin_width(length: float) -> int:
-    scale = 1
-    while True:
-        for width in _WIDTHS:
-            if width * scale * MAX_BINS >= length:
-                return width * scale
-        scale *= 10
 
 
 def bleu_by_source_length(

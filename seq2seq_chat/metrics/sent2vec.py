@@ -188,7 +188,7 @@ def ngram_rows(
     """The rows of the n-grams that begin at each word, by a 64-bit hash, for n = 2 to ``word_ngrams``.
 
     Args:
-        ids, sentence_of: of :func:`concatenate`.
+        ids, sentence_of: what :func:`concatenate` returns.
         words: number of known words, whose rows come first.
 
     Yields:

@@ -33,14 +33,7 @@ from tqdm import tqdm
 
 from seq2seq_chat.data.batches import evenly_spaced
 from seq2seq_chat.data.dataset import Dataset
-from seq2seq_chat.metrics.sent2vec import (
-    Arguments,
-    Matrix,
-    Sent2Vec,
-    Sent2VecError,
-    concatenate,
-    ngram_rows,
-)
+from seq2seq_chat.metrics.sent2vec import Arguments, Matrix, Sent2Vec, Sent2VecError, concatenate, ngram_rows
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.files import as_user_error, file_checksum, write_atomically
@@ -94,12 +87,7 @@ class _Corpus(NamedTuple):
 
 
 def train_sent2vec(
-    sentences: Iterable[list[str]],
-    *,
-    seed: int,
-    dim: int = 100,
-    epochs: int = 3,
-    buckets: int = 100_000,
+    sentences: Iterable[list[str]], *, seed: int, dim: int = 100, epochs: int = 3, buckets: int = 100_000
 ) -> TrainedSent2Vec:
     """Train on tokenized sentences; deterministic for a given seed.
 

@@ -39,8 +39,8 @@ class Cell(tf.Module):
         input_size: units of the input that is known before the loop, 0 for none.
         step_input_size: units of the step input, 0 for none.
         hidden_size: units of the state.
-        seed: of the experiment.
-        initializer: of the matrices that are applied to the state; see :func:`initial_recurrent_matrix`.
+        seed: the seed of the experiment.
+        initializer: how the matrices of the state are initialized; see :func:`initial_recurrent_matrix`.
     """
 
     LAYOUT: ClassVar[CellLayout]

@@ -161,11 +161,6 @@ class Decoder(tf.Module):
         return weights + [weight for weight in optional if weight is not None]
 
     @property
-    def weights_of_words(self) -> list[Weight]:
-        """The matrices that are applied to word vectors."""
-        return [weight for weight in (self.cells[0].input, self.combine_words) if weight is not None]
-
-    @property
     def maxout_reads_thought(self) -> bool:
         """Whether the maxout layer reads the thought vector in place of the context."""
         return self.combine_words is not None and self.thought is not None and self.attention is None
@@ -183,7 +178,7 @@ class Decoder(tf.Module):
         Args:
             projected: :attr:`StepInputs.cell`, [batch, gates].
             step_input: from :meth:`step_input`.
-            states: of all layers.
+            states: the states of all layers.
             random: for dropout.
             time: index of the step, for dropout.
         """
@@ -246,7 +241,7 @@ class Decoder(tf.Module):
         """All steps of training.
 
         Args:
-            vectors: of the input words, [target steps, batch, embedding].
+            vectors: the vectors of the input words, [target steps, batch, embedding].
             encoded: the source.
             random: for dropout.
             next_inputs: computes the inputs from the second step on; None for teacher forcing with ``vectors``.

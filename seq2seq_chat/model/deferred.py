@@ -277,12 +277,10 @@ def _flat_matmul(x: tf.Tensor, matrix: tf.Tensor, transposed: bool = False) -> t
     """x: [..., inputs], matrix: [inputs, outputs], or [outputs, inputs] → [..., outputs], as one matrix product."""
     outputs = matrix.shape[0 if transposed else 1]
     y = tf.cast(tf.matmul(tf.cast(_flat(x), matrix.dtype), matrix, transpose_b=transposed), x.dtype)
-    return y if x.shape.rank == 2 else tf.reshape(y, [*_dimensions(x)[:-1], outputs])
-
-
-def _dimensions(x: tf.Tensor) -> list[int | tf.Tensor]:
-    """The sizes of all axes; those that the graph does not know as tensors."""
-    return [tf.shape(x)[axis] if size is None else size for axis, size in enumerate(x.shape)]
+    if x.shape.rank == 2:
+        return y
+    sizes = [tf.shape(x)[axis] if size is None else size for axis, size in enumerate(x.shape[:-1])]
+    return tf.reshape(y, [*sizes, outputs])
 
 
 def _weight_gradient(products: Sequence[Product], compute: tf.DType) -> tf.Tensor | None:

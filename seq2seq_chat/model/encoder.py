@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -55,34 +56,28 @@ class Encoder(tf.Module):
 
     def __call__(self, vectors: tf.Tensor, lengths: tf.Tensor, random: RandomContext | None = None) -> EncoderOutput:
         """vectors: [source steps, batch, embedding] (time-major), lengths: [batch]."""
-        source_steps = vectors.shape[0]
-        mask = tf.unstack(tf.transpose(tf.sequence_mask(lengths, source_steps))[:, :, tf.newaxis], source_steps)
-        outputs, states = vectors, []
-        for layer, cell in enumerate(self.cells):
-            inputs = dropout(outputs, random, f"encoder/{layer}")
-            state, forward = _run_cell(cell, inputs, mask, range(source_steps))
-            if self.backward_cells:
-                backward_state, backward = _run_cell(
-                    self.backward_cells[layer], inputs, mask, range(source_steps)[::-1]
-                )
-                state = self.bridges[layer](state, backward_state)
-                forward = [concat(directions) for directions in zip(forward, backward, strict=True)]
-            outputs = tf.stack(forward)
-            states.append(state)
-        return EncoderOutput(tf.transpose(outputs, [1, 0, 2]), tuple(states), lengths)
+        return self._encode(_run_cell, vectors, lengths, random)
 
     def loop(self, vectors: tf.Tensor, lengths: tf.Tensor) -> EncoderOutput:
-        """The same as a loop, for any number of source steps; without gradients."""
-        steps = tf.shape(vectors)[0]
+        """Encode by loops, for any number of source steps; without gradients."""
+        return self._encode(_loop_cell, vectors, lengths, None)
+
+    def _encode(
+        self,
+        run: Callable[..., tuple[Any, tf.Tensor]],
+        vectors: tf.Tensor,
+        lengths: tf.Tensor,
+        random: RandomContext | None,
+    ) -> EncoderOutput:
+        """Run all layers by ``_run_cell`` or ``_loop_cell``."""
+        steps = vectors.shape[0] or tf.shape(vectors)[0]
         mask = tf.transpose(tf.sequence_mask(lengths, steps))[:, :, tf.newaxis]
         outputs, states = vectors, []
         for layer, cell in enumerate(self.cells):
-            inputs = outputs
-            state, outputs = _loop_cell(cell, inputs, mask, tf.range(steps))
+            inputs = dropout(outputs, random, f"encoder/{layer}")
+            state, outputs = run(cell, inputs, mask)
             if self.backward_cells:
-                backward_state, backward = _loop_cell(
-                    self.backward_cells[layer], inputs, mask, tf.range(steps - 1, -1, -1)
-                )
+                backward_state, backward = run(self.backward_cells[layer], inputs, mask, backward=True)
                 state = self.bridges[layer](state, backward_state)
                 outputs = tf.concat([outputs, backward], axis=2)
             states.append(state)
@@ -112,24 +107,25 @@ class Bridge(tf.Module):
         return type(forward)(tf.tanh(combined[0]), *combined[1:])
 
 
-def _run_cell(cell: Cell, inputs: tf.Tensor, mask: list[tf.Tensor], order: range) -> tuple[Any, list[tf.Tensor]]:
-    """Run a cell over the steps in ``order``: its final state, and its outputs by step, [batch, hidden] each."""
-    projected = tf.unstack(cell.project_inputs(inputs), len(order))
+def _run_cell(cell: Cell, inputs: tf.Tensor, mask: tf.Tensor, backward: bool = False) -> tuple[Any, tf.Tensor]:
+    """Run a cell over all steps: its final state, and its outputs, [source steps, batch, hidden]."""
+    steps = inputs.shape[0]
+    projected, masks = tf.unstack(cell.project_inputs(inputs), steps), tf.unstack(mask, steps)
     state, outputs = cell.zero_state(tf.shape(inputs)[1]), list(projected)
     step = copied(lambda mask, projected, state: masked_update(mask, cell(projected, None, state), state))
-    for t in order:
-        state = step(mask[t], projected[t], state)
+    for t in range(steps)[::-1] if backward else range(steps):
+        state = step(masks[t], projected[t], state)
         outputs[t] = state.output
-    return state, outputs
+    return state, tf.stack(outputs)
 
 
-def _loop_cell(cell: Cell, inputs: tf.Tensor, mask: tf.Tensor, order: tf.Tensor) -> tuple[Any, tf.Tensor]:
-    """The same in a loop: the final state, and the outputs, [source steps, batch, hidden]."""
-    projected = cell.project_inputs(inputs)
-    state, steps = cell.zero_state(tf.shape(inputs)[1]), tf.size(order)
+def _loop_cell(cell: Cell, inputs: tf.Tensor, mask: tf.Tensor, backward: bool = False) -> tuple[Any, tf.Tensor]:
+    """Like :func:`_run_cell`, as a loop."""
+    projected, steps = cell.project_inputs(inputs), tf.shape(inputs)[0]
+    state = cell.zero_state(tf.shape(inputs)[1])
 
     def step(i: tf.Tensor, state: Any, outputs: tf.TensorArray) -> tuple[tf.Tensor, Any, tf.TensorArray]:
-        t = order[i]
+        t = steps - 1 - i if backward else i
         state = masked_update(tf.gather(mask, t), cell(tf.gather(projected, t), None, state), state)
         return i + 1, state, outputs.write(t, state.output)
 

@@ -69,11 +69,11 @@ def matmul_padded(x: tf.Tensor, padded: tf.Tensor, outputs: int) -> tf.Tensor:
     return product if padded.shape[1] == outputs else product[:, :outputs]
 
 
-def column_blocks(matrix: tf.Tensor, width: int = BLOCK) -> tf.Tensor:
-    """[inputs, outputs] → [blocks, inputs, width]; the last block is padded."""
+def column_blocks(matrix: tf.Tensor) -> tf.Tensor:
+    """[inputs, outputs] → [blocks, inputs, BLOCK]; the last block is padded."""
     inputs, outputs = matrix.shape
-    padded = tf.pad(matrix, [[0, 0], [0, -outputs % width]])
-    return tf.transpose(tf.reshape(padded, [inputs, -1, width]), [1, 0, 2])
+    padded = tf.pad(matrix, [[0, 0], [0, -outputs % BLOCK]])
+    return tf.transpose(tf.reshape(padded, [inputs, -1, BLOCK]), [1, 0, 2])
 
 
 @contextlib.contextmanager

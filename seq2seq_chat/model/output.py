@@ -74,13 +74,14 @@ class Output(tf.Module):
         positions: tf.Tensor | None = None,
         smoothing: float = 0.0,
     ) -> tf.Tensor:
-        """:meth:`sampled_loss` with a sample; :meth:`smoothed_loss`, or :meth:`full_loss`, without one."""
+        """:meth:`sampled_loss` with a sample, or else :meth:`full_loss`.
+
+        With ``smoothing``, that share of the target's probability is on all words alike.
+        """
         if sample is not None:
             return self.sampled_loss(hidden, targets, sample, positions)
-        return self.smoothed_loss(hidden, targets, smoothing) if smoothing else self.full_loss(hidden, targets)
-
-    def smoothed_loss(self, hidden: tf.Tensor, targets: tf.Tensor, smoothing: float) -> tf.Tensor:
-        """Cross-entropy with a share of the probability on all words alike and the rest on the target: [tokens]."""
+        if not smoothing:
+            return self.full_loss(hidden, targets)
         share = smoothing / self.vocabulary_size
         labels = tf.one_hot(targets, self.vocabulary_size, on_value=1 - smoothing + share, off_value=share)
         return tf.nn.softmax_cross_entropy_with_logits(labels, self.logits(hidden))
@@ -144,8 +145,8 @@ class WordSampler:
     Args:
         vocabulary_size: words to sample from.
         sampled: words to sample, fewer than ``vocabulary_size``.
-        seed: of the experiment.
-        steps: of the decoder, to sample words for each of them; None: once for all.
+        seed: the seed of the experiment.
+        steps: number of the decoder's steps, to sample words for each of them; None: once for all.
         uniform: whether all words have the same weight.
     """
 
@@ -198,10 +199,10 @@ class Embedding(tf.Module):
     """One vector for each word of the vocabulary.
 
     Args:
-        name: of the variable.
+        name: the name of the variable.
         vocabulary_size: number of words.
         size: dimensions of a vector.
-        seed: of the experiment.
+        seed: the seed of the experiment.
         tied: whether the table is also the output layer's, and gets the initial values of that.
     """
 

@@ -169,7 +169,7 @@ class Seq2Seq(tf.Module):
 
         Args:
             words: ids of the previous words, [batch].
-            weights: of :meth:`search_weights`; faster, but only valid until the variables change.
+            weights: what :meth:`search_weights` returns; faster, but only valid until the variables change.
 
         Returns:
             logits: [batch, vocabulary], the next state, attention weights: [batch, source steps] or None.
@@ -195,7 +195,8 @@ class Seq2Seq(tf.Module):
         inputs: StepInputs | Absent = ()
         units = sum(part.shape[-1] for part in tf.nest.flatten(self.decoder.project_inputs(table[:1])))
         if 4 * units * self.vocabulary_size > MAX_PROJECTED_BYTES:
-            weights += self.decoder.weights_of_words
+            words = self.decoder.cells[0].input, self.decoder.combine_words
+            weights += [weight for weight in words if weight is not None]
         else:
             inputs = self.decoder.project_inputs(tf.convert_to_tensor(table))
         if self.output.projection is not None:

@@ -73,8 +73,11 @@ class _StepTrace:
 
     Args:
         step: see :func:`copied`.
-        arguments: of its first call.
+        arguments: the arguments of its first call.
         outer: records the loop.
+
+    Raises:
+        ValueError: the step uses a tensor whose gradient would be lost.
     """
 
     def __init__(self, step: Callable[..., Any], arguments: Any, outer: DeferredGradients) -> None:
@@ -89,7 +92,9 @@ class _StepTrace:
         outputs = [output for output in tf.nest.flatten(self._structure) if output is not None]
         self._outputs = [*{output.name: output for output in outputs}.values()]
         self._variables = self._tape.variables()
-        self._check_captures()
+        for tensor, inside in self._graph.captures:
+            if tensor.dtype.is_floating and record.should_record_backprop([tensor]):
+                raise ValueError(f"a step must have {inside.name} as an argument, because it has a gradient")
         self._forward = _Operations("step", self._graph.get_operations())
 
     def __call__(self, arguments: Any) -> Any:
@@ -117,8 +122,8 @@ class _StepTrace:
 
         Args:
             values: the tensors of the copied step by the names of the originals.
-            output_gradients: of its outputs.
-            products: of the copied step; their output gradients are set.
+            output_gradients: the gradients of its outputs.
+            products: the products of the copied step; their output gradients are set.
         """
         backward, sources, targets = self._gradient
         known = values | self._captures | dict(zip(_names(sources), output_gradients, strict=True))
@@ -143,12 +148,6 @@ class _StepTrace:
             sources = [_placeholder(output) for output in self._outputs]
             targets = self._tape.backward(self._outputs, [*self._inputs, *self._variables], sources)
         return _Operations("step_gradient", self._graph.get_operations()[first:]), sources, targets
-
-    def _check_captures(self) -> None:
-        """Raise ValueError if the step uses a tensor whose gradient would be lost."""
-        for tensor, inside in self._graph.captures:
-            if tensor.dtype.is_floating and record.should_record_backprop([tensor]):
-                raise ValueError(f"a step must have {inside.name} as an argument, because it has a gradient")
 
     @property
     def _captures(self) -> dict[str, tf.Tensor]:

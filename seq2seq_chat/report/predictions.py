@@ -37,7 +37,6 @@ from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.lines import numbered_lines
 
 BLOCK = 640  # samples decoded together, and again after an interruption
-MAX_ROWS = 128  # samples scored together
 SAMPLES_PER_BUCKET = 2500  # on average: scoring so many takes longer than building another graph
 MAX_BUCKETS = 8
 PROMPTS = 3  # of a report on language models
@@ -210,7 +209,7 @@ def _predict_remaining(
     loaded: LoadedRun, corpus: Dataset, samples: np.ndarray, done: int, decoding: Decoding, file: IO[bytes]
 ) -> None:
     """Append the predictions of ``samples[done:]`` block by block."""
-    scorer = loaded.chatbot.engine.sample_scorer(MAX_ROWS)
+    scorer = loaded.chatbot.engine.sample_scorer
     model, reverse = loaded.config.model, loaded.config.data.reverse_input
     buckets = choose_buckets(
         corpus.source_lengths(samples),

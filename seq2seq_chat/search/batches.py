@@ -10,13 +10,7 @@ import numpy.typing as npt
 
 from seq2seq_chat.config import Decoding
 from seq2seq_chat.search.engine import Engine, Hypotheses, Search, run_search, search_steps
-from seq2seq_chat.search.methods import (
-    OnStep,
-    SearchSize,
-    beam_search,
-    length_divisor,
-    sequential_search,
-)
+from seq2seq_chat.search.methods import OnStep, SearchSize, beam_search, length_divisor, sequential_search
 from seq2seq_chat.search.records import Recorder, SearchStep
 
 MAX_ROWS = 640  # hypotheses decoded together: bounds the memory of the logits, [rows, vocabulary]
@@ -26,8 +20,6 @@ Prefixes = Sequence[Sequence[int]]
 """Ids of the words that the reply to each utterance starts with; no sequence if none starts with any."""
 SearchBatch = Callable[[np.ndarray, np.ndarray, np.ndarray, Prefixes], Hypotheses]
 """(source: ids [batch, source steps], lengths: [batch], random numbers: [batch, n, steps], prefixes) → hypotheses."""
-
-
 WholeSearch = Callable[[np.ndarray, np.ndarray, Seeds | None], Hypotheses]
 """(source: ids [n, source steps], lengths: [n], seed: see :func:`search_in_batches`) → hypotheses."""
 
@@ -77,7 +69,7 @@ class ReplySearch:
 
         Args:
             source: Ids int32 [n, source steps].
-            seeds: Of sampling, one for each.
+            seeds: Seeds of sampling, one for each utterance.
             on_step: Called after each step.
         """
         return self._begin(uniform_numbers(seeds, source, samples_of(self.decoding), self._steps), on_step)
@@ -121,7 +113,7 @@ def search_in_batches(
         steps: Maximum length of a reply, including the end marker.
         source: Ids int32 [n, source steps].
         lengths: int32 [n].
-        seed: Of sampling: one for each utterance, or one for all; None for a new one at every call.
+        seed: The seed of sampling: one for each utterance, or one for all; None for a new one at every call.
         prefixes: What the replies start with.
     """
     samples, size = samples_of(decoding), max(1, MAX_ROWS // rows_of(decoding))

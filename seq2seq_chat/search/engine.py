@@ -15,7 +15,6 @@ NEG_INF = -float("inf")  # the logit of a forbidden word, and the score of a hyp
 NO_WORD = -1  # an id that no word has
 ALTERNATIVES = 5  # most probable tokens that explain a sampled one
 
-
 Entries = npt.NDArray[np.int32]
 """Entries of the logits: (row, word), [n, 2]."""
 NO_ENTRIES: Entries = np.zeros([0, 2], np.int32)
@@ -131,9 +130,7 @@ class StepRequest(NamedTuple):
     words: npt.NDArray[np.int32]  # the last word of each, [rows]
     parents: npt.NDArray[np.int32]  # row of the step before whose state each continues, at first the utterance: [rows]
     edits: Edits
-    k: int = (
-        1  # next words to return, fewer if the vocabulary is smaller; 0: all of it, in the order of ids: [1, words]
-    )
+    k: int = 1  # next words to return, fewer if the vocabulary is smaller; 0: all, in the order of ids: [1, words]
     sampling: Sampling | None = None  # to sample one next word, rather than to return the most probable ones
     forced: npt.NDArray[np.int32] | None = None  # words whose log-probabilities are needed, [rows]
     reported: int = 0  # most probable words to report although rules may forbid them

@@ -51,7 +51,7 @@ class Utterances(NamedTuple):
         return len(self.source) * rows_of(self.search.decoding)
 
     def each(self) -> list[Utterances]:
-        """Each of them alone."""
+        """One :class:`Utterances` for each utterance."""
         rows = [slice(row, row + 1) for row in range(len(self.source))]
         return [self._replace(**{name: getattr(self, name)[row] for name in self._fields[1:]}) for row in rows]
 
@@ -69,11 +69,11 @@ class Utterances(NamedTuple):
 
 
 class _Running:
-    """A search that waits for the output of its request; what has ended is told at once."""
+    """A search that waits for the output of its request; calls ``on_end`` of each utterance as soon as it has ended."""
 
     def __init__(self, utterances: Utterances) -> None:
         self.utterances = utterances
-        self.waiting = list(range(len(utterances.source)))  # for their ends
+        self.waiting = list(range(len(utterances.source)))  # utterances whose search has not ended
         self.first_row = 0  # of the state that the request continues
         self._search = utterances.search.begin(utterances.source, utterances.seeds, self._on_step)
         self.request = next(self._search)
@@ -127,9 +127,10 @@ class _Group:
 
     def join(self, running: _Running, state: State) -> None:
         """Add a search that continues rows of another state."""
+        joined = state if self.state is None else join_states(self.state, state)  # first, as memory may not suffice
         running.first_row += _row_count(self.state)
         self.running.append(running)
-        self.state = state if self.state is None else join_states(self.state, state)
+        self.state = joined
 
 
 class JointSearches:
@@ -187,14 +188,13 @@ class JointSearches:
     def _start(self, utterances: Utterances) -> None:
         try:
             state, running = self._engine.start(utterances.source, utterances.lengths), _Running(utterances)
+            self._groups.setdefault(_kind(running.request), _Group()).join(running, state)
         except Exception as error:
             if len(utterances.source) == 1:
                 utterances.on_end[0](error)
                 return
             for one in utterances.each():
                 self._start(one)
-        else:
-            self._groups.setdefault(_kind(running.request), _Group()).join(running, state)
 
     def _step(self, group: _Group) -> None:
         """Compute a step of a group. If it fails, each search is computed alone, so that none fails for another.

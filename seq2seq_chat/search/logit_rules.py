@@ -42,7 +42,8 @@ class LogitRule(NamedTuple):
 
 def logit_rules(decoding: Decoding) -> list[LogitRule]:
     """List the rules that the settings require."""
-    rules = [LogitRule("allow_unknown", ban(forbidden_ids(decoding.allow_unknown)))]
+    never = Edits(banned=forbidden_ids(decoding.allow_unknown))
+    rules = [LogitRule("allow_unknown", lambda words: never)]
     if decoding.min_length > 0:
         rules.append(LogitRule("min_length", require_length(decoding.min_length)))
     if decoding.no_repeat_ngram_size > 0:
@@ -82,11 +83,6 @@ def forbidding_setting(rules: Sequence[LogitRule], words: Sequence[int], word: i
 def forbidden_ids(allow_unknown: bool) -> tuple[int, ...]:
     """Ids that never occur in a reply: padding, the start marker and, unless allowed, unknown words."""
     return (PAD, GO) if allow_unknown else (PAD, GO, UNKNOWN)
-
-
-def ban(words: tuple[int, ...]) -> Callable[[np.ndarray], Edits]:
-    """Forbid words everywhere."""
-    return lambda _: Edits(banned=words)
 
 
 def require_length(min_length: int) -> Callable[[np.ndarray], Edits]:
@@ -197,7 +193,7 @@ def choose_among(
     """Choose the next words like :func:`choose_words` among the most probable ones.
 
     Args:
-        logits: Of the words, largest first, [rows, n].
+        logits: The logits of the words, largest first, [rows, n].
         words: The most probable words, at least as many as :func:`candidates` says, [rows, n].
         normalizer: log Σ exp of all logits, [rows].
         attention: [rows, source steps].

@@ -85,6 +85,7 @@ def sequential_search(
 
     active = np.arange(batch * n, dtype=np.int32)
     parents, previous = active // n, np.full(len(active), GO, np.int32)
+    is_running = np.ones(batch, bool)
     for t in range(steps if batch else 0):
         output = yield StepRequest(
             previous,
@@ -104,10 +105,10 @@ def sequential_search(
         attention[active, t, : output.attention.shape[1]] = output.attention
         has_ended = (chosen == EOS) | (scores[active] == NEG_INF)
         ended[active] = has_ended
-        goes_on = ~has_ended
+        is_running &= (~hypotheses.ended).any(axis=1)
         if on_step is not None:
-            goes_on &= on_step(Progress((~hypotheses.ended).any(axis=1), lambda: hypotheses, result))[active // n]
-        parents = np.flatnonzero(goes_on).astype(np.int32)
+            is_running &= on_step(Progress(is_running, lambda: hypotheses, result))
+        parents = np.flatnonzero(~has_ended & is_running[active // n]).astype(np.int32)
         active, previous = active[parents], chosen[parents]
         if not len(active):
             break

@@ -82,17 +82,12 @@ class Recorder:
         self.step: SearchStep | None = None
 
     def record(
-        self,
-        output: StepOutput,
-        candidates: Candidates,
-        choices: np.ndarray,
-        active: np.ndarray,
-        forced: int,
+        self, output: StepOutput, candidates: Candidates, choices: np.ndarray, active: np.ndarray, forced: int
     ) -> None:
         """Record a step.
 
         Args:
-            output: Of the engine.
+            output: What the engine returned.
             candidates: See :class:`Candidates`; batch is 1.
             choices: Those that were chosen, [1, width], indices into width · n.
             active: Places in the beam whose hypotheses were extended, ascending.
@@ -119,9 +114,8 @@ class Recorder:
         for row, place in enumerate(active.tolist()):
             parent = places[place]
             assert parent is not None
-            expansions.append(
-                Expansion(parent, output.attention[row], self._candidates(parent, output, row, kept, forced))
-            )
+            found = self._candidates(parent, output, row, kept, forced)
+            expansions.append(Expansion(parent, output.attention[row], found))
         self._nodes = nodes
         self.step = SearchStep(expansions, _ranked([node for node in nodes if node is not None]))
 

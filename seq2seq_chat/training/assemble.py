@@ -144,7 +144,7 @@ class SampleSetup:
 
     Args:
         config: the experiment.
-        codecs: of the run.
+        codecs: the codecs of the run.
         on_progress: called with a sentence about samples that were left out.
 
     Raises:
@@ -161,9 +161,18 @@ class SampleSetup:
         self._batches = training_batches(config, codecs, self.corpus)
 
     def build_learner(self, distribution: Distribution) -> Learner[Seq2Seq]:
-        """The model, and what trains it. Raises WorkerLost if a worker cannot take part."""
-        broadcast_setup(distribution, self._config, self._codecs, self.corpus)
-        self._learner = build_learner(self._config, self._codecs, self._batches, distribution)
+        """Send the other workers what to train, and build the model and what trains it.
+
+        Raises:
+            WorkerLost: a worker cannot take part; the message says why.
+        """
+        config, codecs = self._config, self._codecs
+        settings = json.loads(config.to_json())
+        # of the chief, for all workers, as random numbers depend on it
+        settings["training"]["micro_batches"] = micro_batch_count(config.model, config.training)
+        distribution.broadcast({"config": settings, "codecs": codecs.to_json(), "corpus": self.corpus.fingerprint})
+        distribution.barrier()
+        self._learner = build_learner(config, codecs, self._batches, distribution)
         return self._learner
 
     def describe_data(self) -> str:
@@ -185,27 +194,13 @@ class SampleSetup:
         return SampleValidator(scorer, bot, corpus, self._batches.buckets)
 
 
-def broadcast_setup(distribution: Distribution, config: Config, codecs: Codecs, corpus: Dataset) -> None:
-    """Send the other workers what to train, and wait until they are ready.
-
-    Raises:
-        WorkerLost: a worker cannot take part; the message says why.
-    """
-    settings = json.loads(config.to_json())
-    # of the chief, for all workers, as random numbers depend on it
-    settings["training"]["micro_batches"] = micro_batch_count(config.model, config.training)
-    distribution.broadcast({"config": settings, "codecs": codecs.to_json(), "corpus": corpus.fingerprint})
-    distribution.barrier()
-
-
 def synchronize(distribution: Distribution, state: TrainingState) -> None:
     """Give all workers the chief's step, weights and learning rate."""
-    learner = state.learner
-    received = distribution.broadcast(
-        {"step": learner.step, "sampler": learner.sampler_state, "schedule": state.schedule.state}
-    )
+    learner, schedule = state.learner, state.schedule
+    sent = {"step": learner.step, "sampler": learner.sampler_state, "schedule": schedule.state}
+    received = distribution.broadcast(sent)
     learner.resume_at(received["step"], received["sampler"])
-    state.schedule.restore(received["schedule"])
+    schedule.restore(received["schedule"])
     distribution.broadcast_variables([*learner.variables, *learner.loss_scale_variables])
 
 

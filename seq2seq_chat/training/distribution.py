@@ -184,9 +184,8 @@ def connect(settings: Training, cluster: Cluster | None, on_progress: Callable[[
     """
     if settings.strategy == "single":
         return SINGLE_DEVICE
-    replicas = (
-        Replicas(_mirrored(settings)) if settings.strategy == "mirrored" else connect_workers(cluster, on_progress)
-    )
+    is_mirrored = settings.strategy == "mirrored"
+    replicas = Replicas(_mirrored(settings)) if is_mirrored else connect_workers(cluster, on_progress)
     ensure_divisible(settings.batch_size, replicas.devices)
     return replicas
 

@@ -203,7 +203,7 @@ def _has_weights(run: Run) -> bool:
 
 def resume_command(run: Run, cluster: Cluster | None) -> str:
     """The command that resumes a run."""
-    workers = f" {cluster.chief_arguments}" if cluster else ""
+    workers = f" --workers {','.join(cluster.workers)} --index 0" if cluster else ""
     return f"seq2seq-chat train --resume {shlex.quote(str(run.path))}{workers}"
 
 

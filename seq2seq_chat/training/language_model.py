@@ -83,7 +83,7 @@ class LanguageModelSetup:
 
     Args:
         config: the experiment.
-        codecs: of the run.
+        codecs: the codecs of the run.
 
     Raises:
         CorpusError: a text cannot be used, or is too short.
@@ -170,7 +170,10 @@ class LanguageModelLoss:
     def split(self, batch: Tensors, share: Share, random: RandomContext) -> list[tuple[MicroBatch, Tensors]]:
         """The text of the streams of each micro-batch, followed by their states."""
         inputs, targets, start, end, is_first = TextBatch(*batch)
-        forgets = is_first | self._resets(random)
+        forgets = is_first
+        if self._settings.state_reset:
+            numbers = tf.random.stateless_uniform([inputs.shape[0], 1], random.stateless_seed("state_reset"))
+            forgets |= numbers < self._settings.state_reset
         carried = [tf.where(forgets, 0.0, variable) for variable in self.variables]
         micro_batches = list(divide_rows(inputs.shape[0], self.micro_batches, share))
         sizes = [micro_batch.size for micro_batch in micro_batches]
@@ -194,10 +197,3 @@ class LanguageModelLoss:
     def carry(self, states: Sequence[list[tf.Tensor]]) -> None:
         for variable, parts in zip(self.variables, zip(*states, strict=True), strict=True):
             variable.assign(tf.concat(parts, axis=0))
-
-    def _resets(self, random: RandomContext) -> tf.Tensor:
-        """Which streams forget their state, bool [streams, 1]."""
-        rows = [self.variables[0].shape[0], 1]
-        if not self._settings.state_reset:
-            return tf.zeros(rows, tf.bool)
-        return tf.random.stateless_uniform(rows, random.stateless_seed("state_reset")) < self._settings.state_reset

@@ -192,10 +192,10 @@ class Learner(Generic[Model]):
 
     Args:
         model: the model to train; its seed is the experiment's.
-        batches: of the training corpus.
+        batches: the batches of the training corpus.
         settings: optimizer, loss.
         distribution: the devices that share each batch; the model was created in its scope.
-        task_loss: of the task; None for samples.
+        task_loss: the loss of the task; None for samples.
         carried: state that the loss carries from step to step.
     """
 

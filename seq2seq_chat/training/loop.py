@@ -6,6 +6,7 @@ import math
 import signal
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -117,6 +118,7 @@ class Trainer:
         self.state, self.console = state, console
         self._role, self._distribution, self._plan = role, distribution, plan
         self._stop_request, self._stopping = StopRequest(), False
+        self._paused = 0.0  # seconds that plan and validation took after the last step
 
     @property
     def is_finished(self) -> bool:
@@ -133,7 +135,7 @@ class Trainer:
                     self._train_step()
                     self._after_step()
                     if self._plan is not None and self.state.learner.traces == traces:
-                        self._plan.add_step(time.monotonic() - start)
+                        self._plan.add_step(time.monotonic() - start - self._paused)
                 self._role.finish()
         finally:
             self.console.stop_progress()
@@ -155,24 +157,28 @@ class Trainer:
         self._stopping = bool(self._stop_request) if self._distribution.workers == 1 else float(result.stop) > 0
 
     def _after_step(self) -> None:
-        state = self.state
-        if self._plan is not None and self._plan.is_due(self.state.step):
+        state, start = self.state, time.monotonic()
+        if self._plan is not None and self._plan.is_due(state.step):
             self._fit_to_time(self._plan)
+        self._paused = time.monotonic() - start
         last = state.step >= state.settings.steps
         if state.step % state.settings.log_every == 0 or last:
             metrics = state.meter.metrics(state.step)
             self._role.log_metrics({**metrics, "learning_rate": state.schedule.learning_rate(state.step - 1)})
             state.meter.reset()
         if state.step % state.settings.validate_every == 0 or last:
-            self._validate()
+            self._paused += self._validate()
             state.schedule.restore(self._distribution.broadcast(state.schedule.state))
         self._role.save(last)
 
-    def _validate(self) -> None:
+    def _validate(self) -> float:
+        """Validate; returns the seconds that it took."""
         start = time.monotonic()
         self._role.validate()
+        seconds = time.monotonic() - start
         if self._plan is not None:
-            self._plan.add_validation(time.monotonic() - start)
+            self._plan.validation_seconds = seconds
+        return seconds
 
     def _fit_to_time(self, plan: TimePlan) -> None:
         """Change the number of steps, and before the first plan, time a validation."""
@@ -275,8 +281,9 @@ class Chief(Worker):
         self._saver.finish()
 
     def close(self) -> None:
-        """Wait until no file is being written."""
-        self._saver.drain()
+        """Wait until no file is being written, whatever becomes of it: another error may be raised."""
+        with suppress(Exception):
+            self._saver.finish()
 
     def _save_checkpoint(self) -> None:
         self._ensure_finite_loss()

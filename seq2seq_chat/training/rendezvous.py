@@ -35,24 +35,14 @@ class Cluster(NamedTuple):
         """Whether this process is the chief."""
         return self.task_index == 0
 
-    @property
-    def chief_arguments(self) -> str:
-        """The command-line options that start the chief."""
-        return f"--workers {','.join(self.workers)} --index 0"
-
-    @property
-    def handshake(self) -> bytes:
-        """The message to the chief that tells this worker from workers of other clusters."""
-        return f"{self.task_index} of {','.join(self.workers)}\n".encode()
-
-    @property
-    def others(self) -> list[Cluster]:
-        """The cluster as each of the other workers sees it."""
-        return [self._replace(task_index=n) for n in range(len(self.workers)) if n != self.task_index]
+    def handshake(self, index: int) -> bytes:
+        """The message to the chief that tells a worker from workers of other clusters."""
+        return f"{index} of {','.join(self.workers)}\n".encode()
 
     def unreachable(self) -> list[int]:
         """Indices of the other workers that do not accept connections."""
-        return [other.task_index for other in self.others if not _is_reachable(self.workers[other.task_index])]
+        others = [index for index in range(len(self.workers)) if index != self.task_index]
+        return [index for index in others if not _is_reachable(self.workers[index])]
 
     def describe(self, *indices: int) -> str:
         """3 → "worker 3 (10.0.0.4:5000)"."""
@@ -107,7 +97,7 @@ def wait_for_workers(cluster: Cluster, on_progress: Callable[[str], object]) -> 
 
 
 def _accept_workers(cluster: Cluster, on_progress: Callable[[str], object]) -> None:
-    expected = {other.handshake: other.task_index for other in cluster.others}
+    expected = {cluster.handshake(index): index for index in range(1, len(cluster.workers))}
     deadline, reported = time.monotonic() + WAIT_TIMEOUT, False
     with ExitStack() as stack:
         server = stack.enter_context(_listen(cluster))
@@ -129,7 +119,9 @@ def _accept_workers(cluster: Cluster, on_progress: Callable[[str], object]) -> N
                         connection.sendall(f"other workers: {','.join(cluster.workers)}\n".encode())
                     continue
                 connected[index] = connection
-            connected = {index: connection for index, connection in connected.items() if _is_waiting(connection)}
+            # workers send nothing while they wait, so only a closed connection is readable
+            closed = select.select([*connected.values()], [], [], 0)[0]
+            connected = {index: connection for index, connection in connected.items() if connection not in closed}
         for connection in connected.values():
             connection.sendall(START)
         for connection in connected.values():  # the workers close first, which leaves our port free for TensorFlow
@@ -143,7 +135,7 @@ def _connect_to_chief(cluster: Cluster, on_progress: Callable[[str], object]) ->
         with suppress(OSError), socket.create_connection(address, timeout=CONNECT_TIMEOUT) as connection:
             if connection.getsockname() == connection.getpeername():  # without a server we may get its port as our own
                 continue
-            connection.sendall(cluster.handshake)
+            connection.sendall(cluster.handshake(cluster.task_index))
             connection.settimeout(max(CONNECT_TIMEOUT, deadline - time.monotonic()))
             response = _read_line(connection)
             if response == START:
@@ -168,11 +160,6 @@ def _listen(cluster: Cluster) -> socket.socket:
         raise UserError(
             f"{cluster.describe(cluster.task_index)} cannot listen: {error.strerror}; choose another port"
         ) from None
-
-
-def _is_waiting(connection: socket.socket) -> bool:
-    """Whether the worker is still connected: it sends nothing, so only a closed connection is readable."""
-    return not select.select([connection], [], [], 0)[0]
 
 
 def _read_line(connection: socket.socket) -> bytes:

@@ -118,16 +118,13 @@ class Console:
         try:
             print(text, flush=True)
         except OSError as error:  # a closed pipe or a full disk must not stop training
-            self._warn_once_about_stdout(error)
+            if not self._stdout_failed:
+                self._stdout_failed = True
+                hint = f", see {self._log_file}" if self._log_file else ""
+                logger.warning("could not write the output: %s; training continues%s", error.strerror, hint)
         if self._bar is not None:
             self._bar.refresh()
         self._append(text)
-
-    def _warn_once_about_stdout(self, error: OSError) -> None:
-        if not self._stdout_failed:
-            self._stdout_failed = True
-            hint = f", see {self._log_file}" if self._log_file else ""
-            logger.warning("could not write the output: %s; training continues%s", error.strerror, hint)
 
     def _append(self, text: str) -> None:
         if self._log_file is None:

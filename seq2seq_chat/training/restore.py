@@ -86,7 +86,11 @@ def load_newest_checkpoint(
             ensure_resumable_settings(run.name, settings, resume_settings(inputs.config))
             metadata = load_variables(path, learner.variables, optional=learner.loss_scale_variables)
             ensure_same_codecs(path, metadata, inputs.codecs)
-            _ensure_same_corpus(inputs, metadata)
+            if metadata.get("corpus", inputs.corpus.fingerprint) != inputs.corpus.fingerprint:  # other samples
+                raise UserError(
+                    f"{inputs.config.data.train} is not the corpus that run {run.name} was trained on; "
+                    "pass the original with --set data.train=FILE, or start a new run"
+                )
             return metadata
         except DamagedCheckpoint as error:
             on_progress(f"the checkpoint of step {step:,} is damaged ({error}); trying the previous one")
@@ -107,15 +111,6 @@ def _ensure_never_saved(run: Run) -> None:
         f"run {run.name} cannot be resumed, because the files in its folder checkpoints/ are missing{left}. "
         f"Restore them from a backup, or train again: seq2seq-chat train {shlex.quote(str(run.path / 'config.json'))}"
     )
-
-
-def _ensure_same_corpus(inputs: TrainingInputs, metadata: Mapping[str, Any]) -> None:
-    """A step number is a position in the corpus, so it means different samples in a different corpus."""
-    if metadata.get("corpus", inputs.corpus.fingerprint) != inputs.corpus.fingerprint:
-        raise UserError(
-            f"{inputs.config.data.train} is not the corpus that run {inputs.run.name} was trained on; "
-            "pass the original with --set data.train=FILE, or start a new run"
-        )
 
 
 def load_pretrained_embeddings(path: str, model: Seq2Seq | LanguageModel, codecs: Codecs) -> int:
@@ -241,7 +236,7 @@ class MatchedWords(NamedTuple):
         Args:
             side: "source " or "target ", or "" if both share one vocabulary.
             run: the name of the old run.
-            ids: of words of the training corpus.
+            ids: the ids of words of the training corpus.
         """
         share = float(np.mean(np.isin(ids, self.new_rows[len(SPECIAL_WORDS) :])))
         messages = [

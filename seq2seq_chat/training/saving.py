@@ -15,7 +15,6 @@ import errno
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -168,7 +167,10 @@ class Saver:
 
         def on_written() -> None:
             self.saved_step = step
-            self._delete_old(step)
+            # later checkpoints were damaged when training resumed; they must not displace valid ones
+            checkpoints = [path for other, path in self._run.checkpoints() if other <= step]
+            for path in checkpoints[: -self._keep]:
+                path.unlink(missing_ok=True)
 
         metadata = {**self._current_metadata(), **state}
         self._write(self._run.checkpoint_path(step), variables, metadata, on_written)
@@ -189,11 +191,6 @@ class Saver:
         """See :meth:`BackgroundWriter.finish`."""
         self._writer.finish()
 
-    def drain(self) -> None:
-        """Wait until nothing is being written, ignoring errors: for use while another error is raised."""
-        with suppress(Exception):
-            self._writer.finish()
-
     def _write_weights(self, path: Path) -> None:
         self._write(path, self._learner.model.trainable_variables, self._current_metadata())
 
@@ -204,9 +201,3 @@ class Saver:
 
     def _current_metadata(self) -> dict[str, Any]:
         return {"step": self._learner.step, **self.metadata, **self._learner.sampler_state}
-
-    def _delete_old(self, step: int) -> None:
-        # later checkpoints were damaged when training resumed; they must not displace valid ones
-        checkpoints = [path for other, path in self._run.checkpoints() if other <= step]
-        for path in checkpoints[: -self._keep]:
-            path.unlink(missing_ok=True)

@@ -29,7 +29,7 @@ from seq2seq_chat.training.distribution import SINGLE_DEVICE, Distribution
 from seq2seq_chat.training.optimizers import clip, sum_gradients, sum_repeated_rows
 
 Shapes = tuple[tuple[int, ...], ...]
-"""Of the arrays of a batch."""
+"""The shapes of the arrays of a batch."""
 
 
 class StepResult(NamedTuple):

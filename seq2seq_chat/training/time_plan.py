@@ -38,7 +38,7 @@ class TimePlan:
     it is faster, before the steps are done. They change the spacing of validations only if it is far off.
 
     Args:
-        hours: Of the whole run, in hours.
+        hours: The length of the whole run.
         started: When it started, a time of ``clock``.
         clock: Returns the time in seconds.
     """
@@ -47,8 +47,7 @@ class TimePlan:
         self._start, self._seconds, self._clock = started, 3600 * hours, clock
         self._steps, self._step_seconds = 0, 0.0  # since the last plan
         self._due_seconds, self._due_step = 0.0, 0  # of the next plan; 0 before the first one
-        self._validation_seconds = 0.0  # of the last validation
-        self._validated_seconds = 0.0  # since the last step
+        self.validation_seconds = 0.0  # of the last validation
 
     @property
     def is_first(self) -> bool:
@@ -56,14 +55,9 @@ class TimePlan:
         return self._due_step == 0
 
     def add_step(self, seconds: float) -> None:
-        """Count a step that built no graph, and what followed it; a validation is not part of the time of the step."""
+        """Count a step that built no graph, and what followed it, without plan and validation."""
         self._steps += 1
-        self._step_seconds += seconds - self._validated_seconds
-        self._validated_seconds = 0.0
-
-    def add_validation(self, seconds: float) -> None:
-        """Count a validation."""
-        self._validation_seconds = self._validated_seconds = seconds
+        self._step_seconds += seconds
 
     def is_due(self, step: int) -> bool:
         """Whether it is time for a plan, after a number of steps."""
@@ -79,7 +73,7 @@ class TimePlan:
         """The settings for the rest of the time, after a number of steps."""
         elapsed = self._clock() - self._start
         left = self._seconds - elapsed - max(FINISH_SECONDS, FINISH_SHARE * self._seconds)
-        validation, per_step = self._validation_seconds, self._step_seconds / self._steps
+        validation, per_step = self.validation_seconds, self._step_seconds / self._steps
         count = int(np.clip(MAX_VALIDATION_SHARE * self._seconds / max(validation, 1e-9), 1, VALIDATIONS))
 
         def steps_with(validations: float) -> int:

@@ -142,3 +142,14 @@ def test_devices_that_share_a_batch() -> None:
     together = estimate_memory(config, 5000, devices=4, replicas_in_memory=4)
     assert together.parameters == 4 * alone.parameters
     assert together.activations == 4 * apart.activations
+
+
+@pytest.mark.parametrize("output", ["attentional", "concatenated"])
+def test_a_full_softmax_has_a_gradient_of_its_whole_layer(output: str) -> None:
+    training = {"sampled_softmax": None}
+    config = parse_config(
+        {"name": "m", "data": {"train": "x"}, "model": {"output": output}, "training": training}, "test"
+    )
+    _, width = variable_shapes(config, 1)["output/words"]
+    smaller, larger = (estimate_memory(config, words).gradients for words in (1000, 3000))
+    assert larger - smaller == 4 * 2000 * width

@@ -515,7 +515,7 @@ def test_how_many_turns_are_read(forward: Chatbot) -> None:
     assert forward.reply("word1", BEAM, ["word2"]).hypotheses == forward.reply("word1", BEAM).hypotheses
     bot = two_turn_bot(3)
     history = ["word9", "word1 word2", " ", "word3"]
-    assert bot._with_history(["word4"], history) == ["word1", "word2", "<turn>", "word3", "<turn>", "word4"]
+    assert bot.reply("word4", BEAM, history).source_words == ["word1", "word2", "<turn>", "word3", "<turn>", "word4"]
 
 
 def test_reset_clears_the_history(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -171,15 +171,19 @@ def test_what_nobody_reads_leaves_at_the_next_step(together: Sequence[Sequence[i
 
 
 @pytest.mark.parametrize("together", [[[0], [1], [2], [3]], [[0, 1, 2, 3]], [[0, 3], [1, 2]]], ids=str)
-def test_an_error_ends_only_the_search_that_causes_it(together: Sequence[Sequence[int]]) -> None:
+@pytest.mark.parametrize(
+    "decoding", [settings(beam_width=3, min_length=3), settings(min_length=3)], ids=["beam", "greedy"]
+)
+def test_an_error_ends_only_the_search_that_causes_it(together: Sequence[Sequence[int]], decoding: Decoding) -> None:
     model, results = CountedModel(6, STEPS, range(4)), dict[int, Any]()
 
     def fail(hypotheses: Callable[[], Hypotheses]) -> bool:
         raise ValueError("watcher")
 
-    searches, decoding = JointSearches(model), settings(beam_width=3, min_length=3)
+    searches = JointSearches(model)
     for utterances in together:
         add(searches, model, utterances, decoding, results, {3: fail})
+    searches.step()
     searches.step()
     model.poison = 1
     while searches:
@@ -188,6 +192,22 @@ def test_an_error_ends_only_the_search_that_causes_it(together: Sequence[Sequenc
     model.poison = -1
     for utterance in (0, 2):
         assert_equal(results[utterance], alone(model, utterance, decoding))
+
+
+def test_a_search_whose_state_cannot_be_joined_fails_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(one: Rows, two: Rows) -> Rows:
+        raise MemoryError
+
+    model, results, decoding = TableModel(6, STEPS, range(2)), dict[int, Any](), settings(min_length=3)
+    searches = JointSearches(model)
+    add(searches, model, [0], decoding, results)
+    searches.step()
+    monkeypatch.setattr(joint, "join_states", fail)
+    add(searches, model, [1], decoding, results)
+    while searches:
+        searches.step()
+    assert isinstance(results[1], MemoryError)
+    assert_equal(results[0], alone(model, 0, decoding))
 
 
 def test_shorter_sources_are_padded_where_states_are_joined() -> None:

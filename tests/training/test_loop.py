@@ -2,8 +2,9 @@
 
 import json
 import math
+from types import SimpleNamespace
 from typing import Any, Literal
-from unittest.mock import MagicMock
+from unittest.mock import MagicMock, call
 
 import pytest
 import tensorflow as tf
@@ -84,6 +85,32 @@ def test_what_happens_at_which_step() -> None:
     assert learner.rates == pytest.approx([0.5**step for step in range(7)])
     assert [metrics["tokens"] for metrics in role.metrics] == [3, 3, 1]
     assert [metrics["learning_rate"] for metrics in role.metrics] == pytest.approx([0.5**2, 0.5**5, 0.5**6])
+
+
+def test_a_plan_counts_the_time_of_steps_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each takes a second; the second one is not counted, and neither are validations and the plan itself."""
+    settings, now = Training(steps=6, validate_every=2), [0.0]
+
+    class TimedLearner(FakeLearner):
+        def train_step(self, stop: bool) -> StepResult:
+            now[0] += 1
+            self.traces += self.step == 1
+            return super().train_step(stop)
+
+    class SlowWorker(Worker):
+        def warm_up(self) -> None:
+            now[0] += 100
+
+        def validate(self) -> None:
+            now[0] += 50
+
+    monkeypatch.setattr("seq2seq_chat.training.loop.time", SimpleNamespace(monotonic=lambda: now[0]))
+    learner: Any = TimedLearner()
+    plan = MagicMock(is_first=True, is_due=lambda step: step == 3, fit=lambda *_: settings)
+    state = TrainingState(learner, Schedule(settings), Meter(sampled=False))
+    assert Trainer(state, SlowWorker(MagicMock()), MagicMock(), plan=plan).train() is None
+    assert plan.add_step.call_args_list == [call(1.0)] * 5
+    assert plan.validation_seconds == 50
 
 
 class StoppedEarly(Distribution):

@@ -23,7 +23,6 @@ def test_cluster_from_options() -> None:
     cluster = cluster_from_options("a:1,[::1]:65535,c.example:3", 2)
     assert cluster == Cluster(("a:1", "[::1]:65535", "c.example:3"), 2)
     assert not cluster.is_chief
-    assert cluster.chief_arguments == "--workers a:1,[::1]:65535,c.example:3 --index 0"
 
 
 def test_cluster_from_tf_config() -> None:

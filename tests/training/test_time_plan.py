@@ -27,8 +27,8 @@ class Machine:
         settings, step = without_plan(Training(validate_every=10)), 0
         plan = TimePlan(hours, started=1000.0, clock=lambda: self.now)
         while step < settings.steps:
-            start = self.now
-            self.now += self.step_seconds * self.noise.uniform(0.5, 1.5)
+            seconds = self.step_seconds * self.noise.uniform(0.5, 1.5)
+            self.now += seconds
             step += 1
             if plan.is_due(step):
                 if plan.is_first:
@@ -36,7 +36,7 @@ class Machine:
                 settings = plan.fit(settings, step)
             if step % settings.validate_every == 0 or step >= settings.steps:
                 self.validate(plan, step)
-            plan.add_step(self.now - start)
+            plan.add_step(seconds)
             if step == self.changes_at:
                 self.step_seconds *= self.change
         return settings, step
@@ -44,7 +44,7 @@ class Machine:
     def validate(self, plan: TimePlan, step: int) -> None:
         self.now += self.validation_seconds
         self.validated.append(step)
-        plan.add_validation(self.validation_seconds)
+        plan.validation_seconds = self.validation_seconds
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,8 @@ from seq2seq_chat.text.vocabulary import TURN
 from tests.random_runs import make_codec, random_run, small_config
 from tests.webui.conftest import MakeClient, Serve
 from webui import model_worker
+from webui.model_pool import ModelPool
+from webui.model_worker import ReplyStream, ServerBusy
 
 pytestmark = pytest.mark.usefixtures("tiny_run", "unoptimized_graphs")
 
@@ -116,6 +118,22 @@ def test_a_stream_has_the_same_text_in_chunks(
         assert sum(map(bool, texts)) > 2  # word by word
     beam = complete(shared_client, stream=True)
     assert streamed(beam) == chatbot.reply(QUESTION).text
+
+
+def test_no_choice_is_streamed_if_another_cannot_be_queued(
+    shared_client: FlaskClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    streams: list[ReplyStream] = []
+
+    def stream(*_: Any) -> ReplyStream:
+        if len(streams) == 2:
+            raise ServerBusy("busy")
+        streams.append(ReplyStream())
+        return streams[-1]
+
+    monkeypatch.setattr(ModelPool, "stream", stream)
+    assert complete(shared_client, **SAMPLED, stream=True, n=3).status_code == 503
+    assert [one.is_stopped for one in streams] == [True, True]
 
 
 def test_earlier_messages_are_the_history(make_client: MakeClient, tmp_path: Path) -> None:

@@ -24,15 +24,7 @@ from seq2seq_chat.engines.onnx.manifest import (
 from seq2seq_chat.engines.scorer import StepScorer
 from seq2seq_chat.runs.run import MODEL_FILE
 from seq2seq_chat.search.batches import ReplySearch
-from seq2seq_chat.search.engine import (
-    ALTERNATIVES,
-    NEG_INF,
-    Block,
-    BlockRequest,
-    Rows,
-    StepOutput,
-    StepRequest,
-)
+from seq2seq_chat.search.engine import ALTERNATIVES, NEG_INF, Block, BlockRequest, Rows, StepOutput, StepRequest
 from seq2seq_chat.search.logit_rules import (
     candidates,
     choose_among,
@@ -135,7 +127,7 @@ class OnnxModel:
 
         Args:
             words: Ids of the previous words, int32 [rows].
-            state, memory: Of the decoder.
+            state, memory: The decoder's state and memory.
             k: How many of the most probable words to return, if the graph :attr:`has_top_k`; None: all logits.
         """
         inputs = {"words": words.astype(np.int32, copy=False)} | dict(zip(self._states, state, strict=True))
@@ -249,8 +241,9 @@ class OnnxEngine:
         source_steps = self._config.encoder_steps if self.model.has_attention else 0
         return ReplySearch(self, decoding, self._config.decoder_steps, source_steps)
 
-    def sample_scorer(self, max_rows: int) -> StepScorer:
-        """Return a scorer of samples, which counts correct tokens."""
+    @property
+    def sample_scorer(self) -> StepScorer:
+        """Scores samples, and counts correct tokens."""
         return StepScorer(self)
 
     def fingerprint(self) -> str:

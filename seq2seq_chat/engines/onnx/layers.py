@@ -35,7 +35,7 @@ class OnnxGraph:
     """A graph under construction.
 
     Args:
-        name: Of the graph.
+        name: The name of the graph.
         parent: The graph that this one is the body of a loop of: it keeps the constants of both.
     """
 
@@ -164,7 +164,7 @@ class Int8Weights(WeightFormat):
         outputs, inputs = matrix.shape
         size = _block_size(inputs)
         blocks = -(-inputs // size)
-        quantized = quantize(matrix, axis=0)
+        quantized = quantize(matrix)
         values = np.full([outputs, blocks * size], OFFSET, np.uint8)
         values[:, :inputs] = quantized.values.astype(np.int16) + OFFSET
         scales = np.repeat(quantized.scales[:, np.newaxis], blocks, axis=1)

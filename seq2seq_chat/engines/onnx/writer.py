@@ -95,7 +95,7 @@ def memory_tensors(config: Model) -> Tensors:
     return tensors
 
 
-def _give(graph: OnnxGraph, tensors: Tensors, values: list[Value], prefix: str = "") -> None:
+def _add_outputs(graph: OnnxGraph, tensors: Tensors, values: list[Value], prefix: str = "") -> None:
     """Add tensors to the outputs of a graph."""
     for (name, shape), value in zip(tensors.items(), values, strict=True):
         graph.output(value, f"{prefix}{name}", "float32", ["rows", *shape])
@@ -134,7 +134,7 @@ def encoder_graph(config: Model, arrays: Mapping[str, np.ndarray], weights: Weig
         memory.append(layers.weight("decoder/layer0/thought", vector))
         if "thought_maxout" in tensors:
             memory.append(layers.weight(context, vector))
-    _give(graph, state_tensors(config) | tensors, state + memory)
+    _add_outputs(graph, state_tensors(config) | tensors, state + memory)
     return graph.model()
 
 
@@ -185,7 +185,7 @@ def decoder_graph(
         graph.output(top_logits, "top_logits", "float32", ["rows", "k"])
         graph.output(top_words, "top_words", "int64", ["rows", "k"])
     next_state = [part for layer in next_states for part in layer] + ([hidden] if feeds_output(config) else [])
-    _give(graph, tensors, next_state, "next_")
+    _add_outputs(graph, tensors, next_state, "next_")
     if attention is not None:
         graph.output(attention, "attention", "float32", ["rows", "steps"])
     return graph.model()

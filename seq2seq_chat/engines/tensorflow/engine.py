@@ -20,6 +20,7 @@ from seq2seq_chat.search.batches import ReplySearch, WholeSearch
 from seq2seq_chat.search.logit_rules import rule_without_port
 from seq2seq_chat.text.codec import Codecs
 
+SCORED_ROWS = 128  # samples scored together
 MAX_SEARCHES = 8  # compiled graphs that are cached, as people try out settings
 DYNAMIC_SETTINGS = {"method", "beam_width", "n_best", "length_penalty", "allow_unknown", "unrolling"}
 """Settings that the search of the dynamic decoder has."""
@@ -36,7 +37,6 @@ class TensorFlowEngine:
     def __init__(self, model: Seq2Seq, constant: bool = False) -> None:
         self.model, self._constant = model, constant
         self._searches: dict[Decoding, GraphSearch] = {}  # least recently used first
-        self._sample_scorers: dict[int, Scorer] = {}
 
     def search(self, decoding: Decoding) -> ReplySearch:
         """Return the search with the given settings, without reranking.
@@ -66,11 +66,10 @@ class TensorFlowEngine:
         """Computes the steps of searches."""
         return TensorFlowSteps(self.model, self._search_weights)
 
-    def sample_scorer(self, max_rows: int) -> Scorer:
-        """The compiled scorer for batches of up to ``max_rows`` samples, which counts correct tokens."""
-        if max_rows not in self._sample_scorers:
-            self._sample_scorers[max_rows] = Scorer(self.model, max_rows=max_rows, count_correct=True)
-        return self._sample_scorers[max_rows]
+    @functools.cached_property
+    def sample_scorer(self) -> Scorer:
+        """Scores samples, and counts correct tokens."""
+        return Scorer(self.model, max_rows=SCORED_ROWS, count_correct=True)
 
     def fingerprint(self) -> str:
         """SHA-256 of the current weights, in hex."""

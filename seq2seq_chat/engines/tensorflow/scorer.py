@@ -54,7 +54,7 @@ class Scorer:
             dataset: the samples.
             buckets: step limits, the model's own last.
             reverse: whether the encoder reads the last word first.
-            indices: of the samples to score, [n]; None for all.
+            indices: numbers of the samples to score, [n]; None for all.
         """
         batches = Batches(dataset, buckets, size=self.rows, reverse=reverse, indices=indices)
         for batch, positions in batches:

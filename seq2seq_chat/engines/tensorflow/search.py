@@ -38,7 +38,7 @@ class GraphSearch:
         model: its variables may change between calls, as in training.
         decoding: the settings of the search.
         adjustable: whether each call can have other ones, for which the graph must have more operations.
-        weights: of a model whose variables do not change, to search faster.
+        weights: what :meth:`Seq2Seq.search_weights` returns, to search faster while variables do not change.
 
     Raises:
         UserError: the settings require the dynamic decoder, which does not support the model, or a logit rule that
@@ -165,7 +165,7 @@ class TensorFlowSteps:
 
     Args:
         model: Its variables may change between searches, unless there are ``weights``.
-        weights: Of :meth:`Seq2Seq.search_weights`, to search faster.
+        weights: What :meth:`Seq2Seq.search_weights` returns, to search faster.
     """
 
     def __init__(self, model: Seq2Seq, weights: SearchWeights | None = None) -> None:

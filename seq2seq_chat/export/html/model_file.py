@@ -110,13 +110,13 @@ def is_table(name: str) -> bool:
 
 def _coarsest(matrix: npt.NDArray[np.float32]) -> QuantizedMatrix | None:
     """The matrix in the smallest integers that are exact enough, as they compress best; None if there are none."""
-    finest = quantize(matrix, axis=0)
+    finest = quantize(matrix)
     error = relative_error(matrix, finest)
     if error > MAX_ERROR:
         return None
     largest = math.ceil(MAX_INT8 * error / ALLOWED_ERROR)  # the error is about proportional to the scale
     if 0 < largest < MAX_INT8:
-        coarse = quantize(matrix, axis=0, largest_integer=largest)
+        coarse = quantize(matrix, largest)
         if relative_error(matrix, coarse) <= ALLOWED_ERROR * 1.01:
             return coarse
     return finest
@@ -148,8 +148,8 @@ def _aligned(length: int) -> int:
 _PROPERTY = re.compile(r"\\p\{([^}]+)\}")
 _UNSUPPORTED = ("Line_Break=SA", "Indic_Syllabic_Category=Invisible_Stacker", "Prepended_Concatenation_Mark")
 """Properties of characters that regular expressions of JavaScript do not have."""
-_SCRIPTS = (
-    *("Armenian", "Han", "Hebrew", "Hiragana", "Katakana", "Khitan_Small_Script", "Nushu", "Tangut", "Tibetan", "Yi"),
+_SCRIPTS = frozenset(
+    ("Armenian", "Han", "Hebrew", "Hiragana", "Katakana", "Khitan_Small_Script", "Nushu", "Tangut", "Tibetan", "Yi")
 )
 
 

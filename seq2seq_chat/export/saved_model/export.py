@@ -135,9 +135,8 @@ def exported_searches(
     if decoding.rerank != "none":
         differences.append(f"the exported model does not rerank, unlike the run (decoding.rerank {decoding.rerank})")
     if decoding.replace_unknown and decoding.lexicon is not None:
-        differences.append(
-            f"the exported model does not use the lexicon of the run (decoding.lexicon {decoding.lexicon})"
-        )
+        lexicon = f"decoding.lexicon {decoding.lexicon}"
+        differences.append(f"the exported model does not use the lexicon of the run ({lexicon})")
     formats = {text_format(text.tokenizer) for text in (data.source_text, data.target_text)}
     if decoding.replace_unknown and not has_equal_tokenizers(data) and formats != {"text"}:
         differences.append(

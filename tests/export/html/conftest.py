@@ -61,7 +61,7 @@ def stored_values(packed: PackedTensor) -> npt.NDArray[np.float32]:
     if packed.dtype == "float32":
         return packed.arrays[0]
     scales, integers = packed.arrays
-    return QuantizedMatrix(integers, scales, axis=0).dequantize()
+    return QuantizedMatrix(integers, scales).dequantize()
 
 
 def round_weights(model: tf.Module) -> None:
