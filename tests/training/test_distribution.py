@@ -183,7 +183,7 @@ def test_interrupted_workers_end_bit_for_bit_identical(pair: tuple[Run, Path], t
     chief, worker = start(*options), start(*options[2:-1], 1)
     wait_for(chief, "step 32 ")
     kill(chief, survivor=worker, name="worker 0")
-    assert 30 <= run.checkpoints()[-1][0] < STEPS
+    assert 25 <= run.checkpoints()[-1][0] < STEPS  # the one of step 30 may still be written
 
     for process in start_pair("--resume", run.path):
         wait_for_exit(process)
