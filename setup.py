@@ -45,7 +45,7 @@ setup(
     package_data={
         "seq2seq_chat": ["py.typed", "report/templates/*", "export/html/javascript/*", "export/html/page/*"],
         "seq2seq_chat.configs": [  # not *.json: a checkout may have experiments of its user
-            *("copy_task.json", "dailydialog.json", "overfit.json", "quickstart.json"),
+            *("copy_task.json", "overfit.json", "quickstart.json"),
             *("rnn*_*.json", "shakespeare*.json", "thesis_*.json", "sample/*.txt", "sample/*.tsv"),
             *("recipes/characters.json", "recipes/conversation.json", "recipes/dates.json"),
             *("recipes/translation.json", "recipes/words.json"),

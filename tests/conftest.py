@@ -49,7 +49,7 @@ TINY: dict[str, Any] = {
 }
 
 SHIPPED = (
-    *("copy_task", "dailydialog", "overfit", "quickstart"),
+    *("copy_task", "overfit", "quickstart"),
     *("recipes/characters", "recipes/conversation", "recipes/dates", "recipes/translation", "recipes/words"),
     *("rnnenc_30", "rnnenc_50", "rnnenc_small", "rnnsearch_30", "rnnsearch_50", "rnnsearch_small"),
     *("shakespeare", "shakespeare_quick", "thesis_opensubtitles", "thesis_opensubtitles_100k"),
