@@ -43,7 +43,6 @@ FORWARDED_HEADERS = {"x-forwarded-for", "x-forwarded-host", "x-forwarded-proto"}
 LOOPBACK_OF_WILDCARD = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # addresses that a browser can open
 ANY_ROUTED_ADDRESS = {"0.0.0.0": "192.0.2.1", "::": "2001:db8::1"}  # for documentation (RFC 5737, RFC 3849)
 MAX_CONNECTIONS = 2048
-MANY_CONNECTIONS, SECONDS_BETWEEN_ROUNDS = 100, 0.002
 MAX_ACCEPTED = 16  # connections at once
 MAX_PIPELINED = 2  # requests that a client may send before it has read the first response
 SPARE_DESCRIPTORS = 128  # file descriptors that are not connections
@@ -355,15 +354,6 @@ class Server(TcpWSGIServer):
     """A server with room for new connections: it closes those that have been idle for longest."""
 
     channel_class = Channel
-
-    def readable(self) -> bool:
-        """Whether to accept connections; waitress asks once in each round, in which it asks every connection, too.
-
-        With many of them, a round waits until there is news of several.
-        """
-        if len(self.active_channels) > MANY_CONNECTIONS:
-            time.sleep(SECONDS_BETWEEN_ROUNDS)
-        return bool(super().readable())
 
     def handle_accept(self) -> None:
         """Accept connections, and close idle ones if there are too many, or too many from one address."""
