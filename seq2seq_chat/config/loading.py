@@ -56,13 +56,15 @@ def load_config(
 def _find_beside(settings: dict[str, Any], folder: Path) -> dict[str, Any]:
     """Replace the paths of missing files that stand in a folder, or are below its parent as they are named."""
     found: list[str] = []
+    is_bundled = BUNDLED in (folder, folder.parent)
+    roots = (folder, folder.parent, *([BUNDLED.parent] if is_bundled else []))
 
     def find(value: Any) -> Any:
         if isinstance(value, dict):  # source and target
             return {key: find(path) for key, path in value.items()}
         if not isinstance(value, str) or Path(value).exists():
             return value
-        files = (folder / value, folder.parent / value, BUNDLED.parent / value, folder / Path(value).name)
+        files = [*(root / value for root in roots), folder / Path(value).name]
         beside = next(filter(Path.is_file, files), None)
         if beside is None:
             return value
@@ -73,7 +75,7 @@ def _find_beside(settings: dict[str, Any], folder: Path) -> dict[str, Any]:
     for section, keys in FILE_SETTINGS.items():
         if isinstance(values := settings.get(section), dict):
             settings[section] = {key: find(value) if key in keys else value for key, value in values.items()}
-    if found and BUNDLED not in (folder, folder.parent):
+    if found and not is_bundled:
         logger.warning("using %s from %s, beside the configuration", ", ".join(dict.fromkeys(found)), folder)
     return settings
 

@@ -115,3 +115,16 @@ def test_the_configuration_of_a_run_is_read_silently(
     result = cli("train", "--resume", run_copy)
     assert (result.status, result.err) == (0, "")
     assert caplog.messages == []
+
+
+@pytest.mark.parametrize(
+    ("old", "name"), [("configs/dates.json", "dates"), ("configs/shakespeare_words.json", "words")]
+)
+def test_experiments_that_have_moved(
+    old: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """They are found from any folder, and so is a bundled corpus."""
+    monkeypatch.chdir(tmp_path)
+    config = load_config(old)
+    assert config.name == name and caplog.text == ""
+    assert Path(str(config.data.train)).is_file() == (name == "dates")
