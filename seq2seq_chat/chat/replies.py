@@ -50,10 +50,10 @@ class HypothesisReader:
     """Turns the hypotheses of a model into text.
 
     Args:
-        config: The configuration of the model.
+        config: The model's configuration.
         decoding: Whether a token replaces each ``<unknown>``, given the attention of the model, and with which lexicon;
             words that are not in it are copied.
-        codecs: The codecs of the model.
+        codecs: The model's codecs.
 
     Raises:
         LexiconError: ``decoding.lexicon`` cannot be read.

@@ -21,7 +21,7 @@ from seq2seq_chat.system.errors import UserError
 if TYPE_CHECKING:
     from io import BufferedReader
 
-    from seq2seq_chat.config import Decoding
+    from seq2seq_chat.config import Config, Decoding
     from seq2seq_chat.system.hardware import EngineOptions
 
 
@@ -57,18 +57,13 @@ def chat(
     If stdin is not a terminal, it reads one utterance per line and prints one reply per line (with --n-best N: up to N
     lines `score<TAB>reply` and an empty line). Line breaks and control characters in replies become spaces.
     """
-    from seq2seq_chat.config import set_decoding
     from seq2seq_chat.runs.find import find_run, find_snapshot
 
     if sys.stdin is None:  # started with <&-
         raise UserError("stdin is closed; connect it to a terminal, or to a file or pipe with one utterance per line")
     run = find_run(run_name, results)
     ensure_has_replies(run, "chat")
-    if (beam_width or n_best) and not any(change.startswith("decoding.method=") for change in overrides):
-        width = () if beam_width is None else (f"decoding.beam_width={beam_width}",)
-        overrides = ("decoding.method=beam", *width, *overrides)  # which may set options of beam search
-    decoding = set_decoding(run.config, overrides) if overrides else run.config.decoding
-    decoding = _override(decoding, beam_width, n_best)
+    decoding = _decoding(run.config, overrides, beam_width, n_best)
     if sys.stdin.isatty():
         click.echo(f"loading {run.name}…", err=True)
     from seq2seq_chat.chat.chatbot import Chatbot
@@ -87,11 +82,16 @@ def chat(
         answer_lines(bot, decoding, reply_format, cast("BufferedReader", sys.stdin.buffer), sys.stdout, prefix)
 
 
-def _override(decoding: Decoding, beam_width: int | None, n_best: int | None) -> Decoding:
-    """Override the run's decoding with the options of the command line."""
-    from seq2seq_chat.config import override_decoding
+def _decoding(config: Config, overrides: tuple[str, ...], beam_width: int | None, n_best: int | None) -> Decoding:
+    """The run's decoding settings, changed by --set and by --beam-width and --n-best, which select beam search."""
+    from seq2seq_chat.config import override_decoding, set_decoding
 
-    if beam_width is None and n_best is None:
+    selects_beam = beam_width is not None or n_best is not None
+    if selects_beam and not any(change.startswith("decoding.method=") for change in overrides):
+        widths = [] if beam_width is None else [f"decoding.beam_width={beam_width}"]
+        overrides = ("decoding.method=beam", *widths, *overrides)  # --set may have options of beam search
+    decoding = set_decoding(config, overrides) if overrides else config.decoding
+    if not selects_beam:
         return decoding
     width = beam_width or max(decoding.beam_width, n_best or 1)
     return override_decoding(decoding, method="beam", beam_width=width, n_best=n_best or 1)

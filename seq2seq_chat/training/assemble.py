@@ -144,7 +144,7 @@ class SampleSetup:
 
     Args:
         config: the experiment.
-        codecs: the codecs of the run.
+        codecs: the run's codecs.
         on_progress: called with a sentence about samples that were left out.
 
     Raises:

@@ -83,7 +83,7 @@ class LanguageModelSetup:
 
     Args:
         config: the experiment.
-        codecs: the codecs of the run.
+        codecs: the run's codecs.
 
     Raises:
         CorpusError: a text cannot be used, or is too short.

@@ -159,7 +159,7 @@ def date_fields(stamp: str) -> Fields | None:
 def to_date(fields: Fields, order: DateOrder) -> date | None:
     """The date that the numbers mean in an order, or None if there is none; four digits at the start are the year.
 
-    Of the Persian calendar, it may be the day before or after.
+    A date of the Persian calendar may be off by a day.
     """
     order = "ymd" if fields[0] > 999 else order
     year, month, day = (fields[order.index(name)] for name in "ymd")

@@ -242,7 +242,7 @@ def _slack(fields: Fields, people: dict[str, str]) -> Message | str:
 
 
 def _slack_blocks(value: Any) -> str:
-    """The text of a message that is only in its layout."""
+    """The text in the blocks that lay out a message."""
     if isinstance(value, list):
         return "".join(map(_slack_blocks, value))
     if not isinstance(value, dict):

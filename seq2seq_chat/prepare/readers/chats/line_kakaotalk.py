@@ -84,7 +84,7 @@ def _read_line(export: Export) -> Iterator[Message | str]:
 
 
 def _order_of_weekdays(weekdays: dict[str, str]) -> DateOrder | None:
-    """The only order of dates that fits the English names of the days, given by date; else None."""
+    """The order in which each date falls on its day of the week, in English; None unless there is exactly one."""
     orders: tuple[DateOrder, ...] = ("dmy", "mdy", "ymd")
     fitting = [order for order in orders if all(_is_weekday(*item, order) for item in weekdays.items())]
     return fitting[0] if len(fitting) == 1 else None

@@ -12,7 +12,7 @@ from seq2seq_chat.data.corpus_file import END_OF_CONVERSATION
 from seq2seq_chat.prepare.readers.chats.exports import Export
 from seq2seq_chat.prepare.readers.chats.formats import ChatFormat, Message, join_lines
 
-_LINE = re.compile(  # also with a time or the sign of a list before the name, and a name in bold type of Markdown
+_LINE = re.compile(  # also with a time or a list marker before the name, or the name in bold, as Markdown writes it
     r"(?:[-•*] )?(?:[\[(]?\d{1,2}:\d{2}(?::\d{2})?[\])]?\s(?:- )?)?(?:\*\*)?([^\W\d_][^:：\n\t<>{}=/*]{0,39}?)"
     r"\s?(?:\([^()]{1,40}\))?(?:\*\*)?\s?[:：](?!//)(?:\*\*)?\s*(\S.*)"
 )
@@ -105,12 +105,12 @@ def _read_subtitles(export: Export) -> Iterator[Message | str]:
 
 
 def _turns(cue: list[str], all_have_names: bool) -> Iterator[tuple[str, str]]:
-    """The texts of a subtitle with their speakers, if these are known; of a sound, the text is empty.
+    """The texts of a subtitle with their speakers, if these are known; the text of a sound is empty.
 
     A dash begins the text of another person.
 
     Args:
-        all_have_names: Whether names of any form are before the texts, as in transcripts of meetings.
+        all_have_names: Whether every text has its speaker before it, as in transcripts of meetings.
     """
     turns: list[list[str]] = []
     for line in cue:
@@ -132,7 +132,7 @@ def _turns(cue: list[str], all_have_names: bool) -> Iterator[tuple[str, str]]:
 
 
 def _is_name(label: str) -> bool:
-    """Whether what is before a colon is in capitals, short and in a script without cases, or one or two names."""
+    """Whether what is before a colon is a name: in capitals, short in a script without them, or one or two words."""
     if label == label.upper():
         return label != label.lower() or len(label) <= _LONGEST_CASELESS
     return label.istitle() and label.count(" ") < 2

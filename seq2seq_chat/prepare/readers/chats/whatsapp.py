@@ -39,7 +39,7 @@ _MEDIA_WORDS = re.compile(
     r"|ficheiro|생략|省略|忽略|略去|含まれて|مستبعد|استبعاد|הושמט",
     re.IGNORECASE,
 )
-_OMITTED = re.compile(  # on iPhones, where programs between removed the mark
+_OMITTED = re.compile(  # of iPhones, when the mark was lost on the way
     r"(?:(?:image|photo|video|audio|sticker|GIF|document|contact card|Bild|Foto|Dokument|Kontaktkarte|imagen|vídeo"
     r"|documento|tarjeta de contacto|imagem|áudio|figurinha|cartão d[eo] contato|vidéo|autocollant|carte de contact"
     r"|immagine|adesivo|afbeelding|contactkaart|изображение|фото|видео|аудио|стикер|документ|görüntü|resim|ses|çıkartma"
