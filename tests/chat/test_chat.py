@@ -136,7 +136,8 @@ def test_sample_replies_of_a_training_run(tiny_run: Path, bot: Chatbot, corpora:
 )
 def test_beam_of_the_options(beam_width: int | None, n_best: int | None, expected: tuple[int, int]) -> None:
     """Without --beam-width, the beam has the configured width or, if that is too narrow, the width of --n-best."""
-    decoding = import_module("seq2seq_chat.cli.chat")._override(Decoding(beam_width=5), beam_width, n_best)
+    config = small_config().model_copy(update={"decoding": Decoding(beam_width=5)})
+    decoding = import_module("seq2seq_chat.cli.chat")._decoding(config, (), beam_width, n_best)
     assert (decoding.method, decoding.beam_width, decoding.n_best) == ("beam", *expected)
 
 
