@@ -67,7 +67,8 @@ def draft_arrays(path: Path, arrays: Mapping[str, Any], metadata: Mapping[str, A
     Raises:
         UserError: The file could not be written.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    with as_user_error(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
     draft = Draft(path, "wb")
     try:
         with as_user_error(path), zipfile.ZipFile(draft.stream, "w", zipfile.ZIP_STORED) as archive:

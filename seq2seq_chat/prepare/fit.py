@@ -105,8 +105,9 @@ def fit_experiment(task: str, data: Mapping[str, Any], amount: int, name: str) -
     base["training"] = {"hours": hours, **training}
     base["decoding"] = {"method": "sample", "temperature": 0.8} if is_text else {"method": "beam", "beam_width": 5}
     parameters = sum(parameter_counts(config, *codecs.vocabulary_sizes).values())
+    unit = ("token" if is_text else "sample") + ("" if amount == 1 else "s")
     reasons = [
-        f"{amount:,} {'tokens' if is_text else 'samples'}: {size.hidden_size} units, dropout {size.dropout}, "
+        f"{amount:,} {unit}: {size.hidden_size} units, dropout {size.dropout}, "
         f"{parameters / 1e6:.1f} million parameters",
         f"{hours:g} h: about {steps:,} steps of {size.batch_size} on {available_cores()} cores, "
         f"{steps / per_epoch:.1f} passes through the corpus; --hours gives it more or less time",

@@ -122,8 +122,11 @@ def _accept_workers(cluster: Cluster, on_progress: Callable[[str], object]) -> N
             # workers send nothing while they wait, so only a closed connection is readable
             closed = select.select([*connected.values()], [], [], 0)[0]
             connected = {index: connection for index, connection in connected.items() if connection not in closed}
-        for connection in connected.values():
-            connection.sendall(START)
+        for index, connection in connected.items():
+            try:
+                connection.sendall(START)
+            except OSError as error:
+                raise UserError(f"{cluster.describe(index)} has ended; start all workers again") from error
         for connection in connected.values():  # the workers close first, which leaves our port free for TensorFlow
             _read_line(connection)
 

@@ -83,6 +83,12 @@ def test_what_is_wrong_with_the_machine_is_not_called_damage(
         read_arrays(tmp_path / "x.npz", ["w"])
 
 
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match=r"file/run/x\.npz could not be written: Not a directory"):
+        write_arrays(tmp_path / "file" / "run" / "x.npz", {}, {})
+
+
 def test_any_flipped_bit_is_detected_or_harmless(tmp_path: Path) -> None:
     """Every bit, including those of names, sizes, flags and headers, which make zipfile and NumPy fail in many ways."""
     path, damaged = tmp_path / "intact.npz", tmp_path / "damaged.npz"
