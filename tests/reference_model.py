@@ -53,7 +53,9 @@ class Reference:
                     state = self.cell(name + direction, [x], state)
                     outputs.append(state[0])
                 directions.append((outputs[::-1] if direction else outputs, state))
+            below = steps if self.config.residual and layer else [0] * len(steps)
             steps = [np.concatenate(both) for both in zip(*(outputs for outputs, _ in directions), strict=True)]
+            steps = [step + x for step, x in zip(steps, below, strict=True)]
             states.append(directions[0][1])
             if self.config.bidirectional:
                 parts = []
@@ -79,6 +81,11 @@ class Reference:
         u = np.array([self.score(h, d) for h in outputs])
         a = np.exp(u - u.max()) / np.exp(u - u.max()).sum()
         return a @ np.array(outputs)
+
+    def layer_output(self, layer: int, states: list[tuple[np.ndarray, ...]]) -> np.ndarray:
+        """The output of a layer: that of its cell, and with residual connections its input, from the second on."""
+        added = layer and self.config.residual
+        return states[layer][0] + (self.layer_output(layer - 1, states) if added else 0)
 
     def combine(self, d: np.ndarray, c: np.ndarray | None, x: np.ndarray) -> np.ndarray:
         """h̃ of the decoder's state d, the context c, if any, and the word vector x."""
@@ -106,12 +113,12 @@ class Reference:
         attentional, rows = np.zeros(size.get(config.output, hidden)), []
         for previous in [GO, *target[:-1]]:
             x = self.v["embedding/target"][previous]
-            c = self.context(outputs, states[-1][0]) if before else None
+            c = self.context(outputs, self.layer_output(self.layers - 1, states)) if before else None
             inputs = [np.concatenate([x, *v]), *([c] if before else [attentional] if feeds else [])]
             for layer in range(self.layers):
                 states[layer] = self.cell(f"decoder/layer{layer}", inputs, states[layer])
-                inputs = [states[layer][0]]
-            d = states[-1][0]
+                inputs = [self.layer_output(layer, states)]
+            d = self.layer_output(self.layers - 1, states)
             if not before:
                 c = self.context(outputs, d) if self.attends else v[0] if v else None
             attentional = self.combine(d, c, x)
@@ -129,8 +136,8 @@ class Reference:
             inputs = [x]
             for layer in range(self.layers):
                 states[layer] = self.cell(f"decoder/layer{layer}", inputs, states[layer])
-                inputs = [states[layer][0]]
-            h = self.combine(states[-1][0], None, x)
+                inputs = [self.layer_output(layer, states)]
+            h = self.combine(inputs[0], None, x)
             rows.append(words @ (h @ self.v["output/projection"] if self.projects else h) + self.v["output/bias"])
         return np.array(rows)
 

@@ -25,6 +25,8 @@ class Model(Section):
     (Le et al. 2015)"""
     layers: Annotated[int, Field(gt=0, le=100)] = 1
     """layers of the encoder, and of the decoder"""
+    residual: Annotated[bool, AppliesIf("model.layers", unless=[1])] = False
+    """whether each layer from the second on adds its input to its output (Wu et al. 2016)"""
     bidirectional: Annotated[bool, LanguageModelsRequire(False)] = False
     """whether the encoder reads in both directions"""
     bridge: Annotated[Literal["both", "backward"], AppliesIf("model.bidirectional", True)] = "both"

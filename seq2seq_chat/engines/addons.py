@@ -278,7 +278,7 @@ class StackedCells(tf.keras.layers.Layer):
         projected = self._decoder.project_inputs(x, self._thought).cell
         attentional = attentional if self._decoder.feeds_output else None
         cells = self._decoder.step_cells(projected, attentional, cells, self._random, time[0, 0])
-        return cells[-1].output, (*cells, time + 1)
+        return self._decoder.top_output(cells), (*cells, time + 1)
 
 
 class FunctionLayer(tf.keras.layers.Layer):

@@ -70,6 +70,8 @@ class Decoder(tf.Module):
       top layer (Cho et al. 2014).
     - ``output`` maxout: h̃_t = max(t̃_t, t̃'_t) for the halves of [t̃_t; t̃'_t] = W_o [c_t; d_t; x_t]. Without attention
       c_t is v if every step reads it, and absent if not (Bahdanau et al. 2014).
+    - ``residual`` true: d_t is the sum of the outputs of all layers, and the input of each layer from the second on is
+      the sum of those below, so that a layer adds its input to its output (Wu et al. 2016, section 3.1).
     - ``output`` concatenated: h̃_t = [d_t; c_t] (the thesis, section 3.3).
 
     As c_t is a weighted sum, its part of W_c or W_o is applied to the values before the sum, once for all steps, unless
@@ -185,9 +187,13 @@ class Decoder(tf.Module):
         first, *upper = self.cells
         new_states = [first(projected, step_input, states[0])]
         for layer, cell in enumerate(upper, start=1):
-            below = dropout(new_states[-1].output, random, f"decoder/{layer - 1}", time)
+            below = dropout(self.top_output(new_states), random, f"decoder/{layer - 1}", time)
             new_states.append(cell(cell.project_inputs(None), below, states[layer]))
         return tuple(new_states)
+
+    def top_output(self, states: Sequence[Any]) -> tf.Tensor:
+        """d: the output of the top one of some layers, given the states of all of them: [batch, hidden]."""
+        return tf.add_n([state.output for state in states]) if self.config.residual else states[-1].output
 
     def step_input(self, state: DecoderState, memory: DecoderMemory) -> tuple[tf.Tensor | None, tf.Tensor | None]:
         """What the first layer reads besides the word, [batch, …] or None: h̃_{t-1}, c_t or nothing.
@@ -195,7 +201,7 @@ class Decoder(tf.Module):
         Followed by the attention that c_t results from: [batch, source steps].
         """
         if self.attention is not None and self.queries_previous and memory.attended:
-            return self.attention(memory.attended, state.cells[-1].output)
+            return self.attention(memory.attended, self.top_output(state.cells))
         return (state.attentional if self.feeds_output else None), None
 
     def combine(self, output: tf.Tensor, context: tf.Tensor | None, words: tf.Tensor | Absent) -> tf.Tensor:
@@ -228,7 +234,7 @@ class Decoder(tf.Module):
     ) -> tuple[tf.Tensor, DecoderState, tf.Tensor | None]:
         """One step. inputs: [batch, …] → h̃: [batch, units], next state, attention: [batch, source steps] or None."""
         states, context, weights = self._recur(inputs, state, memory, random, time)
-        attentional = self.combine(states[-1].output, context, inputs.maxout)
+        attentional = self.combine(self.top_output(states), context, inputs.maxout)
         return attentional, DecoderState(states, attentional if self.feeds_output else ()), weights
 
     def unroll(
@@ -275,7 +281,7 @@ class Decoder(tf.Module):
         step = copied(lambda inputs, cells, t: self._recur(inputs, DecoderState(cells, ()), memory, random, t)[:2])
         for t, step_inputs in enumerate(_unstack(inputs)):
             cells, context = step(step_inputs, cells, t)
-            outputs.append(cells[-1].output)
+            outputs.append(self.top_output(cells))
             contexts.append(context)
         return self.combine(tf.stack(outputs), tf.stack(contexts) if self.attention else None, inputs.maxout)
 
@@ -291,7 +297,7 @@ class Decoder(tf.Module):
         context, weights = self.step_input(state, memory)
         states = self.step_cells(inputs.cell, context, state.cells, random, time)
         if self.attention is not None and not self.queries_previous and memory.attended:
-            context, weights = self.attention(memory.attended, states[-1].output)
+            context, weights = self.attention(memory.attended, self.top_output(states))
         return states, context, weights
 
 

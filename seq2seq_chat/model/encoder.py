@@ -29,11 +29,13 @@ class Encoder(tf.Module):
 
     The state passes through padding unchanged, so the decoder's initial state does not depend on the padding of a
     batch. With two directions (Schuster & Paliwal 1997) each layer concatenates the outputs of both, and
-    :class:`Bridge` computes the decoder's initial state from their final states.
+    :class:`Bridge` computes the decoder's initial state from their final states. With ``residual`` each layer from the
+    second on adds its input to its outputs (Wu et al. 2016, section 3.1).
     """
 
     def __init__(self, config: Model, seed: int) -> None:
         super().__init__()
+        self.residual = config.residual
         input_sizes = [config.embedding_size] + [encoder_output_size(config)] * (config.layers - 1)
 
         def cells(direction: str) -> list[Cell]:
@@ -74,12 +76,14 @@ class Encoder(tf.Module):
         mask = tf.transpose(tf.sequence_mask(lengths, steps))[:, :, tf.newaxis]
         outputs, states = vectors, []
         for layer, cell in enumerate(self.cells):
-            inputs = dropout(outputs, random, f"encoder/{layer}")
+            below, inputs = outputs, dropout(outputs, random, f"encoder/{layer}")
             state, outputs = run(cell, inputs, mask)
             if self.backward_cells:
                 backward_state, backward = run(self.backward_cells[layer], inputs, mask, backward=True)
                 state = self.bridges[layer](state, backward_state)
                 outputs = tf.concat([outputs, backward], axis=2)
+            if self.residual and layer:
+                outputs += below
             states.append(state)
         return EncoderOutput(tf.transpose(outputs, [1, 0, 2]), tuple(states), lengths)
 

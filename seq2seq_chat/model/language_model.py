@@ -43,7 +43,9 @@ class LanguageModel(tf.Module):
         """Read a token: ids [rows] → the logits of the next one, [rows, vocabulary], and the next state."""
         inputs = self.decoder.project_inputs(self.target_embedding(tokens))
         states = self.decoder.step_cells(inputs.cell, None, states)
-        return self.output.step_logits(self.decoder.combine(states[-1].output, None, inputs.maxout)), states
+        return self.output.step_logits(
+            self.decoder.combine(self.decoder.top_output(states), None, inputs.maxout)
+        ), states
 
     def loss(
         self,
@@ -74,7 +76,7 @@ class LanguageModel(tf.Module):
             if t < truncation.skippable:
                 new = tuple(masked_update(t >= batch.start, *layer) for layer in zip(new, states, strict=True))
             states = new
-            outputs.append(states[-1].output)
+            outputs.append(self.decoder.top_output(states))
             if t + 1 == truncation.forward:
                 carried = tf.nest.map_structure(tf.stop_gradient, states)
         first = truncation.first_loss
@@ -99,7 +101,7 @@ class LanguageModel(tf.Module):
 
         def step(t: tf.Tensor, states: States, outputs: tf.TensorArray) -> tuple[tf.Tensor, States, tf.TensorArray]:
             states = self.decoder.step_cells(projected.cell[t], None, states)
-            return t + 1, states, outputs.write(t, states[-1].output)
+            return t + 1, states, outputs.write(t, self.decoder.top_output(states))
 
         _, states, outputs = tf.while_loop(lambda t, *_: t < steps, step, (tf.constant(0), states, outputs))
         return self.decoder.combine(outputs.stack(), None, projected.maxout), states

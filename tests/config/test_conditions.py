@@ -56,6 +56,7 @@ training.scheduled_sampling_steps=50 | .scheduled_sampling=none | | .scheduled_s
 training.scheduled_sampling_steps=50 | .scheduled_sampling=constant | | .scheduled_sampling=linear
 training.scheduled_sampling=linear | .scheduled_sampling_probability=0.0 | | .scheduled_sampling_probability=0.1
 training.sampled_softmax=100 | data.vocabulary_size=100 | | data.vocabulary_size=101
+model.residual=true | .layers=1 | | .layers=2
 model.activation=relu | .cell=lstm | | .cell=rnn
 model.bridge=backward | .bidirectional=false | | .bidirectional=true
 model.attention_query=previous | .attention=none | | .attention=dot

@@ -29,6 +29,7 @@ COMBINATIONS = pairwise(
     {
         "cell": ("lstm", "gru", "rnn"),
         "layers": (1, 2),
+        "residual": (False, True),
         "bidirectional": (False, True),
         "attention": ("additive", "concat", "dot", "general", "none"),
         "input_feeding": (True, False),

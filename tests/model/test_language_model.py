@@ -24,7 +24,7 @@ pytestmark = pytest.mark.usefixtures("unoptimized_graphs")
 VOCABULARY = 11
 ARCHITECTURES: dict[str, dict[str, Any]] = {
     "lstm": {"cell": "lstm", "projection_size": None},
-    "two_layers_of_gru": {"cell": "gru", "layers": 2, "projection_size": 5},
+    "two_layers_of_gru": {"cell": "gru", "layers": 2, "projection_size": 5, "residual": True},
     "rnn_with_maxout": {"cell": "rnn", "output": "maxout", "projection_size": 4},
     "tied": {"cell": "lstm", "projection_size": 6, "tie_embeddings": True},
 }

@@ -27,6 +27,8 @@ def is_valid(settings: dict[str, Any]) -> bool:
         return False
     if settings["activation"] == "relu" and settings["cell"] != "rnn":
         return False
+    if settings["residual"] and settings["layers"] == 1:
+        return False
     return not settings["bidirectional"] or not (
         settings["attention"] == "dot" or (settings["attention"] == "none" and settings["bridge"] == "backward")
     )
@@ -40,7 +42,8 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "output": ("attentional", "maxout", "concatenated"),
     "cell": ("lstm", "gru", "rnn"),
     "activation": ("tanh", "relu"),
-    "layers": (1, 2),
+    "layers": (1, 2, 3),
+    "residual": (False, True),
     "bidirectional": (False, True),
     "bridge": ("both", "backward"),
     "projection_size": (3, None),

@@ -214,6 +214,11 @@ class Layers(NamedTuple):
         """One step of a cell → its next state."""
         return _CELL_STEPS[self.config.cell](self, cell, projected, step_input, state)
 
+    def top_output(self, states: Sequence[State]) -> Value:
+        """See :meth:`Decoder.top_output`."""
+        outputs = [state[0] for state in states]
+        return self.graph.op("Sum", *outputs) if self.config.residual and len(outputs) > 1 else outputs[-1]
+
     def attention_keys(self, values: Value) -> Value:
         """See :meth:`Attention.keys`."""
         key = "decoder/attention/key"

@@ -167,15 +167,16 @@ def decoder_graph(
     step_input = state[-1] if feeds_output(config) else None
     context = attention = None
     if queries_previous(config):
-        context, attention = layers.attend(attended, cell_states[-1][0])
+        context, attention = layers.attend(attended, layers.top_output(cell_states))
         step_input = context
     next_states = [layers.cell_step("decoder/layer0", projected, step_input, cell_states[0])]
     for layer, old in enumerate(cell_states[1:], start=1):
-        cell, below = f"decoder/layer{layer}", next_states[-1][0]
+        cell, below = f"decoder/layer{layer}", layers.top_output(next_states)
         next_states.append(layers.cell_step(cell, layers.project_inputs(cell, None), below, old))
+    output = layers.top_output(next_states)
     if attended and not queries_previous(config):
-        context, attention = layers.attend(attended, next_states[-1][0])
-    hidden = layers.combine(next_states[-1][0], context, maxout)
+        context, attention = layers.attend(attended, output)
+    hidden = layers.combine(output, context, maxout)
 
     logits = layers.logits(hidden)
     graph.output(logits, "logits", "float32", ["rows", len(arrays["output/bias"])])
@@ -211,13 +212,14 @@ def _word_mask(graph: OnnxGraph, source: Value, lengths: Value) -> Value:
 def _encode(layers: Layers, vectors: Value, mask: Value) -> tuple[Value, list[State]]:
     """The outputs of the top layer, [steps, rows, units], and the decoder's initial state of each layer."""
     outputs, states = vectors, []
-    for cell in (f"encoder/layer{layer}" for layer in range(layers.config.layers)):
+    for layer in range(layers.config.layers):
+        cell = f"encoder/layer{layer}"
         state, forward = _run_cell(layers, cell, outputs, mask)
         if layers.config.bidirectional:
             backward_state, backward = _run_cell(layers, f"{cell}/backward", outputs, mask, backward=True)
             state = _bridge(layers, f"{cell}/bridge", state, backward_state)
             forward = layers.graph.concat([forward, backward])
-        outputs = forward
+        outputs = layers.graph.op("Add", forward, outputs) if layers.config.residual and layer else forward
         states.append(state)
     return outputs, states
 

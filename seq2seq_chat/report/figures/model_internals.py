@@ -212,7 +212,7 @@ def gradient_by_distance(model: LanguageModel, tokens: np.ndarray, targets: np.n
         for vector in steps:
             inputs = model.decoder.project_inputs(vector)
             states, maxout = model.decoder.step_cells(inputs.cell, None, states), inputs.maxout
-        logits = model.output.logits(model.decoder.combine(states[-1].output, None, maxout))
+        logits = model.output.logits(model.decoder.combine(model.decoder.top_output(states), None, maxout))
         loss = tf.reduce_sum(tf.nn.sparse_softmax_cross_entropy_with_logits(tf.constant(targets), logits))
     norms = [tf.norm(gradient, axis=1) for gradient in tape.gradient(loss, steps)]
     return np.array([float(tf.reduce_mean(norm)) for norm in reversed(norms)])

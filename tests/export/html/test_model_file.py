@@ -82,7 +82,9 @@ def test_the_logits_of_every_architecture_equal_the_equations(javascript: Evalua
             assert sum(output[0]["attention"]) == pytest.approx(1)
 
 
-@pytest.mark.parametrize("changes", [(), ("model.layers=2", "model.cell=gru", "model.output=maxout")])
+@pytest.mark.parametrize(
+    "changes", [(), ("model.layers=2", "model.residual=true", "model.cell=gru", "model.output=maxout")]
+)
 def test_the_logits_of_language_models_equal_the_equations(javascript: Evaluate, changes: tuple[str, ...]) -> None:
     config = small_config("task=language_model", "data.tokenizer=character", *changes)
     model, data = stored(config)

@@ -31,14 +31,14 @@ VOCABULARY, SOURCE_VOCABULARY = 13, 12
 SIZES = {"hidden_size": 8, "embedding_size": 6, "projection_size": 5, "encoder_steps": 5, "decoder_steps": 6}
 ARCHITECTURES: list[dict[str, Any]] = [
     {},
-    {"cell": "gru", "layers": 2, "bidirectional": True, "attention": "general"},
+    {"cell": "gru", "layers": 2, "bidirectional": True, "attention": "general", "residual": True},
     {"cell": "rnn", "attention": "dot", "input_feeding": False, "projection_size": None},
     {"attention": "none", "layers": 2},
     {"attention": "none", "context": "every_step", "output": "maxout", "cell": "gru"},
     {"attention": "none", "output": "maxout", "cell": "rnn", "activation": "relu", "bidirectional": True},
     {"attention_query": "previous", "output": "maxout", "bidirectional": True, "bridge": "backward", "cell": "gru"},
     {"attention_query": "previous", "attention": "concat", "context": "every_step"},
-    {"output": "maxout", "context": "every_step", "layers": 3},
+    {"output": "maxout", "context": "every_step", "layers": 3, "residual": True},
     {"output": "concatenated", "bidirectional": True, "projection_size": None},
     {"output": "concatenated", "attention_query": "previous", "cell": "gru"},
     {"tie_embeddings": True, "projection_size": 6, "bidirectional": True},

@@ -16,6 +16,7 @@ export class Decoder {
     this.combineWords = optional(`${combined}/words`);
     this.queriesPrevious = this.attention !== null && config.attention_query === "previous";
     this.feedsOutput = this.attention !== null && config.input_feeding && !this.queriesPrevious;
+    this.residual = config.residual;
     this.concatenates = config.output === "concatenated";
     const maxoutUnits = (this.combineWords?.rows ?? 0) / 2;
     const contextUnits = this.concatenates ? config.hidden_size * (config.bidirectional ? 2 : 1) : 0;
@@ -43,10 +44,10 @@ export class Decoder {
    * of each, [n][source words], or null.
    */
   step(vectors, states, memory) {
-    let attended = this.queriesPrevious ? attend(this.attention, memory, states.map(({ cells }) => cells.at(-1)[0])) : null;
+    let attended = this.queriesPrevious ? attend(this.attention, memory, states.map(({ cells }) => this.topOutput(cells))) : null;
     const stepInputs = attended?.contexts ?? (this.feedsOutput ? states.map(({ fed }) => fed) : null);
     const cells = this.stepCells(this.projectWords(vectors, memory), stepInputs, states);
-    const outputs = cells.map((layers) => layers.at(-1)[0]);
+    const outputs = cells.map((layers) => this.topOutput(layers));
     if (this.attention && !attended) attended = attend(this.attention, memory, outputs);
     const hidden = this.combine(outputs, attended?.contexts ?? null, vectors, memory);
     return {
@@ -63,13 +64,20 @@ export class Decoder {
 
   /** The next states of all layers: [n][layer]. */
   stepCells(projected, stepInputs, states) {
-    const layers = [];
+    const layers = states.map(() => []);
     this.cells.forEach((cell, layer) => {
       const before = states.map((state) => state.cells[layer]);
-      const below = layers.at(-1)?.map(([output]) => output);
-      layers.push(layer ? cell.step(before.map(() => cell.bias), below, before) : cell.step(projected, stepInputs, before));
+      const inputs = layer ? before.map(() => cell.bias) : projected;
+      const below = layer ? layers.map((states) => this.topOutput(states)) : stepInputs;
+      cell.step(inputs, below, before).forEach((state, row) => layers[row].push(state));
     });
-    return states.map((_, row) => layers.map((layer) => layer[row]));
+    return layers;
+  }
+
+  /** d: the output of the top one of some layers, given the states of all of them. */
+  topOutput(states) {
+    const outputs = states.map(([output]) => output);
+    return this.residual ? outputs.reduce(add) : outputs.at(-1);
   }
 
   /** h̃: tanh(W_c [c; d]), a maxout layer of c, d and the word, [d; c], or d itself without attention. */

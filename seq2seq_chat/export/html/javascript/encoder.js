@@ -5,6 +5,7 @@ import { add, concat, tanh } from "./tensors.js";
 export class Encoder {
   constructor(weights, config) {
     const Cell = cellClass(config);
+    this.residual = config.residual;
     this.layers = Array.from({ length: config.layers }, (_, layer) => {
       const name = `encoder/layer${layer}`;
       if (!config.bidirectional) return { forward: new Cell(weights, name) };
@@ -19,16 +20,17 @@ export class Encoder {
   /** Word vectors, [words][embedding] → the top layer's output for each word, and the final state of each layer. */
   read(vectors) {
     let outputs = vectors;
-    const states = this.layers.map(({ forward, backward, bridge }) => {
-      const ahead = run(forward, outputs);
-      if (!backward) {
-        outputs = ahead.outputs;
-        return ahead.state;
+    const states = this.layers.map(({ forward, backward, bridge }, layer) => {
+      const below = outputs;
+      let { outputs: above, state } = run(forward, below);
+      if (backward) {
+        const back = run(backward, below.toReversed());
+        const backOutputs = back.outputs.toReversed();
+        above = above.map((output, index) => concat(output, backOutputs[index]));
+        state = bridge.combine(state, back.state);
       }
-      const back = run(backward, outputs.toReversed());
-      const backOutputs = back.outputs.toReversed();
-      outputs = ahead.outputs.map((output, index) => concat(output, backOutputs[index]));
-      return bridge.combine(ahead.state, back.state);
+      outputs = this.residual && layer ? above.map((output, index) => add(output, below[index])) : above;
+      return state;
     });
     return { outputs, states };
   }
