@@ -27,6 +27,7 @@ ALSO: dict[tuple[str, Any], dict[str, Any]] = {
     ("data.tokenizer", "subword"): {"data.vocabulary_size": 300},  # the bytes alone are 256
     ("data.target_tokenizer", "subword"): {"data.target_vocabulary_size": 300},
     ("training.strategy", "mirrored"): {"training.replicas": 1},
+    ("model.residual", True): {"model.layers": 2},
     ("model.tie_embeddings", True): {"model.projection_size": 4},
     ("task", "language_model"): {"training.bptt_forward": 2, "training.bptt_backward": 3, "decoding.beam_width": 10},
     ("decoding.rerank", "bidirectional"): {"decoding.backward_run": "backward"},
