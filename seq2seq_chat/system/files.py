@@ -40,9 +40,9 @@ class Draft:
 
     def __init__(self, path: str | Path, mode: Mode = "w") -> None:
         self.path, self.published = Path(path), False
-        remove_abandoned(self.path.parent, self.path.name)
         self._temporary = _temporary_path(self.path)
         with as_user_error(self.path):
+            remove_abandoned(self.path.parent, self.path.name)
             text: dict[str, Any] = {"encoding": "utf-8", "newline": "\n"} if mode == "w" else {}
             self.stream: IO[Any] = open(self._temporary, mode.replace("w", "x"), **text)  # noqa: SIM115
         _lock(self.stream.fileno())
@@ -137,7 +137,8 @@ def atomic_folder(path: str | Path) -> Iterator[Path]:
     path = Path(path)
     remove_abandoned(path.parent)
     temporary = _temporary_path(path)
-    temporary.mkdir(parents=True)
+    create_parents(temporary)
+    temporary.mkdir()
     lock = os.open(temporary, os.O_RDONLY)
     try:
         _lock(lock)
@@ -151,6 +152,16 @@ def atomic_folder(path: str | Path) -> Iterator[Path]:
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
         os.close(lock)
+
+
+def create_parents(path: Path) -> None:
+    """Create the folders above ``path``, unless one is a file or a broken link: creating ``path`` then fails for that.
+
+    Raises:
+        OSError: A folder could not be created.
+    """
+    with suppress(FileExistsError):
+        path.parent.mkdir(parents=True, exist_ok=True)
 
 
 def remove_folder(path: Path) -> None:

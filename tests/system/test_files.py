@@ -59,6 +59,8 @@ def test_an_unwritable_path_is_named(tmp_path: Path) -> None:
     path = tmp_path / "missing" / "file"
     with pytest.raises(UserError, match=rf"{path} could not be written: No such file or directory\. Check that"):
         write_json(path, {})
+    with pytest.raises(UserError, match="file could not be written: File name too long"):
+        write_json(Path("x" * 300, "file"), {})  # looking for abandoned files fails, too
     with pytest.raises(UserError, match=r"file could not be written: no room\. Check that"), as_user_error("file"):
         raise OSError("no room")
 
