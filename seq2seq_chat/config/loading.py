@@ -239,10 +239,11 @@ def _apply_override(settings: dict[str, Any], override: str) -> None:
     *sections, key = path.split(".")
     target = settings
     for section in sections:
-        inner = target.setdefault(section, {})
+        inner = target.get(section, {})
         if not isinstance(inner, dict):
             raise ConfigError(f"--set {override}: {section} is a setting, not a section")
-        target = inner
+        target[section] = dict(inner)  # a copy: the original stays as it is
+        target = target[section]
     try:
         target[key] = json.loads(text)
     except json.JSONDecodeError:

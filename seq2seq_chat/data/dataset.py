@@ -13,10 +13,7 @@ from seq2seq_chat.config import Config, Data, is_pairs
 from seq2seq_chat.data.cache import SAMPLES, CheckedArray, open_cache
 from seq2seq_chat.data.corpus_file import Corpus, CorpusError, Pair, read_row
 from seq2seq_chat.data.encoding import encode
-from seq2seq_chat.data.samples import (
-    Sample,
-    tokenize_pairs,
-)
+from seq2seq_chat.data.samples import Sample, tokenize_pairs
 from seq2seq_chat.system.lines import TextFile
 from seq2seq_chat.text.codec import Codecs
 from seq2seq_chat.text.vocabulary import EOS, PAD, UNKNOWN

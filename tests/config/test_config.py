@@ -255,8 +255,10 @@ def test_a_malformed_or_excessive_set() -> None:
 
 
 def test_a_configuration_and_its_original_are_not_modified() -> None:
-    original = {"$schema": "x", **copy.deepcopy(SMALLEST), "training": {"steps": 5}}
+    files = {"source": "source.txt", "target": "target.txt"}
+    original = {"$schema": "x", "name": "x", "data": {"train": "t", "test": files}, "training": {"steps": 5}}
     before = copy.deepcopy(original)
+    assert rejection("data.test.source=", settings=original).startswith("--set data.test.source=: data.test.source")
     config = parse_config(original, "x", ["training.steps=7", "data.train=other.txt", "model.layers=2", "seed=9"])
     assert (config.training.steps, config.data.train, config.model.layers, config.seed) == (7, "other.txt", 2, 9)
     assert original == before
