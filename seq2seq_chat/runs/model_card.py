@@ -13,7 +13,6 @@ from seq2seq_chat.data.corpus_file import STATISTICS_FILE, corpus_paths
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.runs.summary import summarize
 from seq2seq_chat.system.files import write_atomically
-from seq2seq_chat.text.codec import replace_surrogates
 
 MODEL_CARD = "MODEL_CARD.md"
 LICENSES = {
@@ -106,5 +105,4 @@ def _describe_data(config: Config) -> str:
     except (OSError, ValueError, LookupError, AttributeError, TypeError):
         samples, corpus = None, None
     count = f", {samples:,} samples" if isinstance(samples, int) else ""
-    names = replace_surrogates(", ".join(path.name for path in paths))  # which names that are not UTF-8 have
-    return f"{names}{count}; license: {LICENSES.get(corpus, 'not known')}"
+    return f"{', '.join(path.name for path in paths)}{count}; license: {LICENSES.get(corpus, 'not known')}"

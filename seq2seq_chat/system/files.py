@@ -32,7 +32,8 @@ NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 class Draft:
     """New contents of a file, written to a temporary file beside it until they are published.
 
-    In mode ``w``, the text is UTF-8 with ``\\n`` line ends.
+    In mode ``w``, the text is UTF-8 with ``\\n`` line ends. Surrogates become "?": they stand for the bytes of names of
+    files that are not UTF-8.
 
     Raises:
         UserError: The temporary file could not be created.
@@ -43,7 +44,7 @@ class Draft:
         self._temporary = _temporary_path(self.path)
         with as_user_error(self.path):
             remove_abandoned(self.path.parent, self.path.name)
-            text: dict[str, Any] = {"encoding": "utf-8", "newline": "\n"} if mode == "w" else {}
+            text: dict[str, Any] = {"encoding": "utf-8", "errors": "replace", "newline": "\n"} if mode == "w" else {}
             self.stream: IO[Any] = open(self._temporary, mode.replace("w", "x"), **text)  # noqa: SIM115
         _lock(self.stream.fileno())
 

@@ -1,7 +1,6 @@
 """The model card of a run."""
 
 import json
-import os
 from pathlib import Path
 
 import pytest
@@ -44,11 +43,6 @@ def test_damaged_statistics_are_ignored(tmp_path: Path, content: str) -> None:
     (tmp_path / "statistics.json").write_text(content)
     run = random_run(tmp_path / "runs", small_config(f"data.train={tmp_path / 'train.txt'}"), CODECS)
     assert "license: not known" in card_of(run)
-
-
-def test_a_name_that_is_not_utf8(tmp_path: Path) -> None:
-    config = small_config("data.train=" + os.fsdecode(b"g\xfcnstig.txt"))
-    assert "| training data | g\ufffdnstig.txt;" in card_of(random_run(tmp_path / "runs", config, CODECS))
 
 
 def test_of_a_language_model(tmp_path: Path) -> None:
