@@ -77,8 +77,8 @@ class TextDecoder:
     """Turns token ids into text, as they come.
 
     Args:
-        codec: encoded the ids.
-        context: ids before the first ones, which are not returned.
+        codec: What encoded the ids.
+        context: Ids before the first ones, which are not returned.
     """
 
     def __init__(self, codec: TextCodec, context: Sequence[int] = ()) -> None:

@@ -180,8 +180,8 @@ def remove_abandoned(folder: Path, name: str | None = None) -> None:
     """Delete the temporary files and folders of processes that were killed; those in use are locked.
 
     Args:
-        folder: where they are.
-        name: of the file that was written; None for all folders.
+        folder: The folder that they are in.
+        name: The file that was written; None for all temporary folders.
     """
     for path in folder.glob(".*.tmp" if name is None else f".{glob.escape(name)}.*.tmp"):
         if not TEMPORARY.fullmatch(path.name) or (name is None and not path.is_dir()):
