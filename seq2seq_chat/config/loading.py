@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -62,10 +63,10 @@ def _find_beside(settings: dict[str, Any], folder: Path) -> dict[str, Any]:
     def find(value: Any) -> Any:
         if isinstance(value, dict):  # source and target
             return {key: find(path) for key, path in value.items()}
-        if not isinstance(value, str) or Path(value).exists():
+        if not isinstance(value, str) or os.path.exists(value):  # noqa: PTH110  Path.exists fails if it cannot tell
             return value
         files = [*(root / value for root in roots), folder / Path(value).name]
-        beside = next(filter(Path.is_file, files), None)
+        beside = next(filter(os.path.isfile, files), None)
         if beside is None:
             return value
         found.append(beside.name)
@@ -238,10 +239,11 @@ def _apply_override(settings: dict[str, Any], override: str) -> None:
     *sections, key = path.split(".")
     target = settings
     for section in sections:
-        inner = target.setdefault(section, {})
+        inner = target.get(section, {})
         if not isinstance(inner, dict):
             raise ConfigError(f"--set {override}: {section} is a setting, not a section")
-        target = inner
+        target[section] = dict(inner)  # a copy: the original stays as it is
+        target = target[section]
     try:
         target[key] = json.loads(text)
     except json.JSONDecodeError:

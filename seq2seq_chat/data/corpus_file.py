@@ -10,6 +10,7 @@ import difflib
 import functools
 import json
 import logging
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -131,7 +132,8 @@ def write_conversations(path: str | Path, conversations: Iterable[Iterable[str]]
 def ensure_published(paths: Iterable[Path]) -> None:
     """Raise CorpusError if a preparation was killed while it replaced files in a folder of one of the paths."""
     for folder in {path.parent for path in paths}:
-        if (folder / WORKING_FOLDER / COMPLETE_FOLDER / STATISTICS_FILE).exists():
+        statistics = folder / WORKING_FOLDER / COMPLETE_FOLDER / STATISTICS_FILE
+        if os.path.exists(statistics):  # noqa: PTH110  Path.exists fails for an inaccessible folder
             raise CorpusError(
                 f"{folder} has files of two preparations, because seq2seq-chat prepare was stopped while it replaced "
                 "them. Run the same command again."

@@ -13,10 +13,7 @@ from seq2seq_chat.config import Config, Data, is_pairs
 from seq2seq_chat.data.cache import SAMPLES, CheckedArray, open_cache
 from seq2seq_chat.data.corpus_file import Corpus, CorpusError, Pair, read_row
 from seq2seq_chat.data.encoding import encode
-from seq2seq_chat.data.samples import (
-    Sample,
-    tokenize_pairs,
-)
+from seq2seq_chat.data.samples import Sample, tokenize_pairs
 from seq2seq_chat.system.lines import TextFile
 from seq2seq_chat.text.codec import Codecs
 from seq2seq_chat.text.vocabulary import EOS, PAD, UNKNOWN
@@ -258,11 +255,11 @@ def open_training_corpus(config: Config, codecs: Codecs, on_progress: Callable[[
     """Open the training corpus, without the samples longer than ``data.max_length``.
 
     Args:
-        on_progress: called with a sentence about the samples that were left out, if there are any.
+        on_progress: Called with a sentence about the samples that were left out, if there are any.
 
     Raises:
-        CorpusError: the corpus cannot be read or has no samples, or none that is short enough.
-        UserError: no folder can hold the encoded corpus.
+        CorpusError: The corpus cannot be read or has no samples, or none that is short enough.
+        UserError: No folder can hold the encoded corpus.
     """
     corpus = Dataset.open(config.data.train, codecs, config.data)
     maximum = config.data.max_length

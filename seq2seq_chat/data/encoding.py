@@ -15,7 +15,8 @@ import numpy as np
 from seq2seq_chat.config import Data, is_pairs
 from seq2seq_chat.data.corpus_file import Corpus, CorpusError, corpus_paths
 from seq2seq_chat.data.samples import iterate_samples, read_tokenized_pairs, read_tokenized_utterances
-from seq2seq_chat.system.compressed import LineBlocks, is_compressed
+from seq2seq_chat.system.compressed import DamagedFile, LineBlocks, is_compressed
+from seq2seq_chat.system.lines import read_error
 from seq2seq_chat.text.codec import Codecs, TextCodec
 from seq2seq_chat.text.tokenizers import Tokenizers
 from seq2seq_chat.text.vocabulary import TURN
@@ -75,9 +76,12 @@ def encode(files: Corpus, codecs: Codecs, settings: Data, folder: Path) -> None:
     for number, path in enumerate(paths):
         if is_compressed(path):
             with open(folder / copy_name(number), "wb") as copy:
-                for offset, block in LineBlocks(path):  # which shortens lines that are too long: their rest is a hole
-                    copy.seek(offset)
-                    copy.write(block)
+                try:
+                    for offset, block in LineBlocks(path):  # lines that are too long are cut: their rest is a hole
+                        copy.seek(offset)
+                        copy.write(block)
+                except DamagedFile as error:  # the file has changed since it was read
+                    raise read_error(path, error, CorpusError) from error
 
 
 def copy_name(number: int) -> str:

@@ -77,8 +77,8 @@ class TextDecoder:
     """Turns token ids into text, as they come.
 
     Args:
-        codec: encoded the ids.
-        context: ids before the first ones, which are not returned.
+        codec: What encoded the ids.
+        context: Ids before the first ones, which are not returned.
     """
 
     def __init__(self, codec: TextCodec, context: Sequence[int] = ()) -> None:
@@ -166,7 +166,7 @@ def _decoded(path: Path, bar: Any) -> Iterator[str]:
     """The text of a file in blocks. Raises CorpusError if it is not UTF-8."""
     decoder = text_codecs.getincrementaldecoder("utf-8")()
     buffer, offset = memoryview(bytearray(_BLOCK_BYTES)), 0
-    with open_decompressed(path, 0, None) as read_into:
+    with open_decompressed(path) as read_into:
         while True:
             result = read_into(buffer)
             filled, consumed = result or (0, 0)

@@ -230,12 +230,12 @@ def next_active(
     """The hypotheses of the next step, with the state of their parents.
 
     Args:
-        active: the hypotheses of this step.
-        state: their next state.
-        running: the hypotheses that need another word, bool [batch · width].
-        parents: the hypothesis that each one continues, int32 [batch · width]; active for a running one.
-        memory: nested tensors [batch, …].
-        width: hypotheses of each utterance.
+        active: The hypotheses of this step.
+        state: Their next state.
+        running: The hypotheses that need another word, bool [batch · width].
+        parents: The hypothesis that each one continues, int32 [batch · width]; active for a running one.
+        memory: Nested tensors [batch, …].
+        width: Hypotheses of each utterance.
     """
     rows = tf.cast(tf.where(running)[:, 0], tf.int32)
     positions = tf.scatter_nd(active.rows[:, tf.newaxis], tf.range(tf.size(active.rows)), tf.shape(running))
@@ -256,10 +256,10 @@ def step_active(inputs: SearchInputs, active: ActiveHypotheses, words: tf.Tensor
     """The model's output for the active hypotheses under the logit rules.
 
     Args:
-        inputs: the model and the rules.
-        active: the hypotheses.
-        words: of all hypotheses, int32 [batch · width, steps].
-        t: number of words so far.
+        inputs: The model and the rules.
+        active: The hypotheses.
+        words: The words of all hypotheses, int32 [batch · width, steps].
+        t: Number of words so far.
     """
     words = tf.gather(words, active.rows)
     previous = tf.where(t == 0, GO, tf.gather(words, tf.maximum(t - 1, 0), axis=1))

@@ -40,7 +40,14 @@ from typing import Any
 from seq2seq_chat.config import Config, ConfigError, load_config
 from seq2seq_chat.runs.json_lines import append_durably
 from seq2seq_chat.system.errors import UserError
-from seq2seq_chat.system.files import as_user_error, atomic_folder, remove_temporary, write_atomically, write_json
+from seq2seq_chat.system.files import (
+    as_user_error,
+    atomic_folder,
+    create_parents,
+    remove_temporary,
+    write_atomically,
+    write_json,
+)
 from seq2seq_chat.text.codec import Codecs
 
 CHECKPOINT_NAME = re.compile(r"^(\d{10})\.npz$")
@@ -285,7 +292,8 @@ def create_folder(parent: Path, name: str) -> Path:
     """
     for path in _new_paths(parent, name):
         with as_user_error(path), suppress(FileExistsError):
-            path.mkdir(parents=True)
+            create_parents(path)
+            path.mkdir()
             return path
     raise AssertionError("unreachable")
 

@@ -32,7 +32,8 @@ NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 class Draft:
     """New contents of a file, written to a temporary file beside it until they are published.
 
-    In mode ``w``, the text is UTF-8 with ``\\n`` line ends.
+    In mode ``w``, the text is UTF-8 with ``\\n`` line ends. Surrogates become "?": they stand for the bytes of names of
+    files that are not UTF-8.
 
     Raises:
         UserError: The temporary file could not be created.
@@ -40,10 +41,10 @@ class Draft:
 
     def __init__(self, path: str | Path, mode: Mode = "w") -> None:
         self.path, self.published = Path(path), False
-        remove_abandoned(self.path.parent, self.path.name)
         self._temporary = _temporary_path(self.path)
         with as_user_error(self.path):
-            text: dict[str, Any] = {"encoding": "utf-8", "newline": "\n"} if mode == "w" else {}
+            remove_abandoned(self.path.parent, self.path.name)
+            text: dict[str, Any] = {"encoding": "utf-8", "errors": "replace", "newline": "\n"} if mode == "w" else {}
             self.stream: IO[Any] = open(self._temporary, mode.replace("w", "x"), **text)  # noqa: SIM115
         _lock(self.stream.fileno())
 
@@ -137,7 +138,8 @@ def atomic_folder(path: str | Path) -> Iterator[Path]:
     path = Path(path)
     remove_abandoned(path.parent)
     temporary = _temporary_path(path)
-    temporary.mkdir(parents=True)
+    create_parents(temporary)
+    temporary.mkdir()
     lock = os.open(temporary, os.O_RDONLY)
     try:
         _lock(lock)
@@ -151,6 +153,16 @@ def atomic_folder(path: str | Path) -> Iterator[Path]:
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
         os.close(lock)
+
+
+def create_parents(path: Path) -> None:
+    """Create the folders above ``path``, unless one is a file or a broken link: creating ``path`` then fails for that.
+
+    Raises:
+        OSError: A folder could not be created.
+    """
+    with suppress(FileExistsError):
+        path.parent.mkdir(parents=True, exist_ok=True)
 
 
 def remove_folder(path: Path) -> None:
@@ -168,8 +180,8 @@ def remove_abandoned(folder: Path, name: str | None = None) -> None:
     """Delete the temporary files and folders of processes that were killed; those in use are locked.
 
     Args:
-        folder: where they are.
-        name: of the file that was written; None for all folders.
+        folder: The folder that they are in.
+        name: The file that was written; None for all temporary folders.
     """
     for path in folder.glob(".*.tmp" if name is None else f".{glob.escape(name)}.*.tmp"):
         if not TEMPORARY.fullmatch(path.name) or (name is None and not path.is_dir()):

@@ -85,7 +85,7 @@ def _find_value(file: str, key: str) -> str | None:
 
 def has_gpu() -> bool:
     """Whether there is an NVIDIA GPU that programs may use, told without TensorFlow."""
-    return os.environ.get("CUDA_VISIBLE_DEVICES") not in ("", "-1") and any(Path("/dev").glob("nvidia[0-9]*"))
+    return os.environ.get("CUDA_VISIBLE_DEVICES") not in ("", "-1") and any(DEVICES.glob("nvidia[0-9]*"))
 
 
 def gpu_names() -> list[str]:

@@ -201,6 +201,9 @@ def test_an_unreadable_file_and_one_with_a_byte_order_mark_and_a_schema(tmp_path
         load_config(tmp_path / "none.json")
     with pytest.raises(ConfigError, match="is a folder; name a configuration file"):
         load_config(tmp_path)
+    path = tmp_path / "long.json"
+    path.write_text(json.dumps({"name": "x", "data": {"train": "x" * 300}}), encoding="utf-8")
+    assert load_config(path).data.train == "x" * 300  # whether it exists cannot be told
     path = tmp_path / "windows.json"
     path.write_bytes(b"\xef\xbb\xbf" + json.dumps({"$schema": "schema.json", **SMALLEST}).encode())
     assert load_config(path) == parse()
@@ -252,8 +255,10 @@ def test_a_malformed_or_excessive_set() -> None:
 
 
 def test_a_configuration_and_its_original_are_not_modified() -> None:
-    original = {"$schema": "x", **copy.deepcopy(SMALLEST), "training": {"steps": 5}}
+    files = {"source": "source.txt", "target": "target.txt"}
+    original = {"$schema": "x", "name": "x", "data": {"train": "t", "test": files}, "training": {"steps": 5}}
     before = copy.deepcopy(original)
+    assert rejection("data.test.source=", settings=original).startswith("--set data.test.source=: data.test.source")
     config = parse_config(original, "x", ["training.steps=7", "data.train=other.txt", "model.layers=2", "seed=9"])
     assert (config.training.steps, config.data.train, config.model.layers, config.seed) == (7, "other.txt", 2, 9)
     assert original == before

@@ -201,6 +201,28 @@ def test_temporary_folder_as_last_resort(
     assert "encoded at every start" in caplog.text
 
 
+def test_a_folder_that_cannot_be_searched_is_an_error(letters: Codecs) -> None:
+    with pytest.raises(CorpusError, match="File name too long"):
+        Dataset.open(Path("x" * 300, "corpus.txt"), letters)
+
+
+def test_a_compressed_corpus_that_is_cut_during_encoding_is_an_error(
+    corpus_file: Write, letters: Codecs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = corpus_file("a / b", name="corpus.txt.gz")
+    path.write_bytes(gzip.compress(path.read_bytes()))
+    is_compressed = encoding.is_compressed
+
+    def cut(file: Path) -> bool:  # after the samples were read, before the file is copied
+        file.write_bytes(file.read_bytes()[:-4])
+        return is_compressed(file)
+
+    monkeypatch.setattr(encoding, "is_compressed", cut)
+    with pytest.raises(CorpusError, match="the compressed data are damaged"):
+        Dataset.open(path, letters)
+    assert not caches(path)
+
+
 def test_change_of_the_corpus_during_encoding_is_an_error(
     corpus_file: Write, letters: Codecs, monkeypatch: pytest.MonkeyPatch
 ) -> None:

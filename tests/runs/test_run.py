@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from hypothesis import strategies as st
 from seq2seq_chat.runs import run as run_module
 from seq2seq_chat.runs.find import list_runs
 from seq2seq_chat.runs.json_lines import read_objects
-from seq2seq_chat.runs.run import LockError, Run, RunError, snapshot_name, snapshot_step
+from seq2seq_chat.runs.run import LockError, Run, RunError, create_folder, snapshot_name, snapshot_step
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.text.vocabulary import SPECIAL_WORDS
 from tests.runs.conftest import STEPS, new_run
@@ -65,6 +66,13 @@ def test_runs_of_the_same_second_are_numbered(tmp_path: Path) -> None:
     created = [new_run(tmp_path).name for _ in range(3)]
     assert created == ["2026-05-04_17-03-22_tiny", "2026-05-04_17-03-22_tiny-2", "2026-05-04_17-03-22_tiny-3"]
     assert names(tmp_path) == created
+
+
+@pytest.mark.parametrize("create", [new_run, lambda results: create_folder(results, "x")], ids=["run", "folder"])
+def test_results_that_are_a_broken_link_are_named(tmp_path: Path, create: Callable[[Path], object]) -> None:
+    (tmp_path / "results").symlink_to(tmp_path / "unmounted" / "results")
+    with pytest.raises(UserError, match=r"results/\S+ could not be written: No such file or directory"):
+        create(tmp_path / "results")
 
 
 @pytest.mark.parametrize(

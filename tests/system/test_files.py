@@ -34,6 +34,9 @@ def test_a_file_is_written_or_replaced_when_the_block_ends(tmp_path: Path) -> No
         stream.write("é\n")
         assert not path.exists()
     assert path.read_bytes() == b"\xc3\xa9\n"  # UTF-8, whatever the locale
+    write_atomically(tmp_path / "names", os.fsdecode(b"k\xf6rper"))  # as of a corpus whose name is not UTF-8
+    assert (tmp_path / "names").read_text() == "k?rper"
+    (tmp_path / "names").unlink()
     with atomic_write(path, "wb") as stream:
         stream.write(b"new")
         stream.flush()
@@ -59,6 +62,8 @@ def test_an_unwritable_path_is_named(tmp_path: Path) -> None:
     path = tmp_path / "missing" / "file"
     with pytest.raises(UserError, match=rf"{path} could not be written: No such file or directory\. Check that"):
         write_json(path, {})
+    with pytest.raises(UserError, match="file could not be written: File name too long"):
+        write_json(Path("x" * 300, "file"), {})  # looking for abandoned files fails, too
     with pytest.raises(UserError, match=r"file could not be written: no room\. Check that"), as_user_error("file"):
         raise OSError("no room")
 
