@@ -10,6 +10,7 @@ import click
 from seq2seq_chat.cli.options import (
     decoding_option,
     engine_options,
+    ensure_beam_search,
     ensure_has_replies,
     results_option,
     run_argument,
@@ -87,7 +88,8 @@ def _decoding(config: Config, overrides: tuple[str, ...], beam_width: int | None
     from seq2seq_chat.config import override_decoding, set_decoding
 
     selects_beam = beam_width is not None or n_best is not None
-    if selects_beam and not any(change.startswith("decoding.method=") for change in overrides):
+    if selects_beam:
+        ensure_beam_search(overrides)
         widths = [] if beam_width is None else [f"decoding.beam_width={beam_width}"]
         overrides = ("decoding.method=beam", *widths, *overrides)  # --set may have options of beam search
     decoding = set_decoding(config, overrides) if overrides else config.decoding

@@ -10,6 +10,7 @@ import os
 import shlex
 import signal
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO
@@ -157,14 +158,23 @@ def ensure_trained(run: Run, verb: str) -> None:
         raise UserError(f"{run.name} is an exported model, which `{verb}` does not support; use the run it is from")
 
 
-def check_json_file(file: str | None) -> None:
-    """Raise UserError, before any work is done, if the --json file is a folder, or its folder is missing."""
+def ensure_beam_search(overrides: Sequence[str]) -> None:
+    """Raise UsageError if --set selects another search than --beam-width and --n-best do."""
+    method = dict(override.partition("=")[::2] for override in overrides).get("decoding.method", "beam")
+    if method.strip('"') != "beam":
+        raise click.UsageError(
+            f"--beam-width and --n-best select beam search; omit them, or --set decoding.method={method}"
+        )
+
+
+def ensure_can_create(option: str, file: str | None) -> None:
+    """Raise UserError, before any work is done, if the file of an option is a folder, or its folder is missing."""
     if file is None:
         return
     if Path(file).is_dir():
-        raise UserError(f"--json {file} is a folder; name a file in it")
+        raise UserError(f"{option} {shlex.quote(file)} is a folder; name a file in it")
     if not Path(file).absolute().parent.is_dir():
-        raise UserError(f"--json {file}: the folder does not exist; create it first")
+        raise UserError(f"{option} {file}: the folder does not exist; create it first")
 
 
 class StderrHandler(logging.Handler):
