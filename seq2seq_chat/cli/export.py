@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -122,7 +123,7 @@ def _export_onnx(run: Run, output: str, snapshot: str | None, quantize: str | No
     about = export_onnx(run, output, snapshot, quantize)
     verb = "generate" if about["task"] == "language_model" else "chat"
     _print_summary(output, about)
-    click.echo(f"seq2seq-chat {verb} {output}")
+    click.echo(f"seq2seq-chat {verb} {shlex.quote(output)}")
 
 
 def _print_summary(output: str, about: dict[str, Any]) -> None:
