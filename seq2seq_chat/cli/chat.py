@@ -11,7 +11,6 @@ from seq2seq_chat.cli.options import (
     decoding_option,
     engine_options,
     ensure_beam_search,
-    ensure_has_replies,
     results_option,
     run_argument,
     snapshot_option,
@@ -63,7 +62,8 @@ def chat(
     if sys.stdin is None:  # started with <&-
         raise UserError("stdin is closed; connect it to a terminal, or to a file or pipe with one utterance per line")
     run = find_run(run_name, results)
-    ensure_has_replies(run, "chat")
+    if run.config.task == "language_model":
+        raise UserError(f"run {run.name} is a language model, which `chat` does not support; see `generate`")
     decoding = _decoding(run.config, overrides, beam_width, n_best)
     if sys.stdin.isatty():
         click.echo(f"loading {run.name}…", err=True)

@@ -106,7 +106,9 @@ def compare(names: tuple[str, ...], output: str | None, votes: bool, json_file: 
 
     ensure_can_create("--json", json_file)
     ensure_can_create("--output", output)
-    file_format = picture_format(output) if output else None
+    file_format: Any = Path(output or "").suffix.lower().removeprefix(".")
+    if output and file_format not in ("png", "svg", "pdf"):
+        raise UserError(f"--output {output}: the name must end in .png, .svg or .pdf")
     runs = [find_run(name, results) for name in names]
     comparison = compare_runs(runs)
     tables, as_json = [format_comparison(comparison)], comparison.model_dump()
@@ -123,18 +125,10 @@ def compare(names: tuple[str, ...], output: str | None, votes: bool, json_file: 
     click.echo("\n\n".join(tables))
     if json_file:
         write_json(json_file, as_json)
-    if output and file_format:
+    if output:
         from seq2seq_chat.report.figures.curves import draw_curves, read_curves
         from seq2seq_chat.report.figures.style import save
 
         curves = list(map(read_curves, runs, distinct_names(runs)))
         save(draw_curves(curves), output, file_format)
         click.echo(Path(output))
-
-
-def picture_format(path: str) -> Any:
-    """The format of a picture by the suffix of its path."""
-    suffix = Path(path).suffix.lower().removeprefix(".")
-    if suffix not in ("png", "svg", "pdf"):
-        raise UserError(f"--output {path}: the name must end in .png, .svg or .pdf")
-    return suffix

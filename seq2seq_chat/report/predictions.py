@@ -255,10 +255,8 @@ class ReplyColumn(NamedTuple):
     replies: Sequence[str | None]  # in the order of the questions; None: not asked
 
 
-def read_questions(path: str | Path | None) -> list[str]:
-    """Read questions from a text file, one per line; None for the default ones. Raises UserError if it is empty."""
-    if path is None:
-        return list(bundled_questions())
+def read_questions(path: str | Path) -> list[str]:
+    """Read questions from a text file, one per line. Raises UserError if there are none."""
     questions = [line.strip() for _, line in numbered_lines(path, UserError) if line.strip()]
     if not questions:
         raise UserError(f"{path} contains no questions; write one per line")
