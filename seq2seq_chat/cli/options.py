@@ -161,12 +161,12 @@ def ensure_beam_search(overrides: Sequence[str]) -> None:
         )
 
 
-def ensure_can_create(option: str, file: str | None) -> None:
+def ensure_can_create(option: str, file: str | Path | None) -> None:
     """Raise UserError, before any work is done, if the file of an option is a folder, or its folder is missing."""
     if file is None:
         return
     if Path(file).is_dir():
-        raise UserError(f"{option} {shlex.quote(file)} is a folder; name a file in it")
+        raise UserError(f"{option} {shlex.quote(str(file))} is a folder; name a file in it")
     if not Path(file).absolute().parent.is_dir():
         raise UserError(f"{option} {file}: the folder does not exist; create it first")
 

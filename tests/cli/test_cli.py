@@ -174,6 +174,7 @@ REFUSED = [  # commands in the folder of invalid files, and a part of the messag
     ("experiments compare {run} --votes", "there are no votes on these runs"),
     ("experiments compare {run} --json none/table.json", "--json none/table.json: the folder does not exist"),
     ("experiments compare {run} --json a.json --output none/a.png", "--output none/a.png: the folder does not exist"),
+    ("serve --port 0 --log-file none/log", "--log-file none/log: the folder does not exist; create it first"),
     ("schema --output {folder}", "--output {folder} is a folder; name a file in it"),
     ("schema --output=", "--output '' is a folder; name a file in it"),
     ("evaluate {run} --data none.txt --json figures.json", "none.txt does not exist"),
