@@ -67,8 +67,6 @@ def main(
             for source, results in measured.items():
                 results.append(measure(corpus, source, folder / "ours", options))
         for source, results in measured.items():
-            results.append(measure(corpus, source, folder / "ours", options))
-        for source, results in measured.items():
             seconds, megabytes = median(seconds for seconds, _ in results), size_of(source) / 1e6
             peak = max(memory for _, memory in results) / 1e9
             row = {"corpus": label, "MB": megabytes, "s": f"{seconds:.1f}", "MB/s": f"{megabytes / seconds:.1f}"}

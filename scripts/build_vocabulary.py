@@ -13,6 +13,7 @@ from corpus_script import CorpusOptions, corpus_options, open_utterances, print_
 from seq2seq_chat.cli.options import run_command
 from seq2seq_chat.prepare.queries import sum_counts, vocabulary_words, word_counts
 from seq2seq_chat.report.figures.style import new_figure, save
+from seq2seq_chat.system.files import as_user_error
 from seq2seq_chat.text.vocabulary import SPECIAL_WORDS, Vocabulary
 
 
@@ -30,12 +31,13 @@ def main(corpus: str, sizes: tuple[int, ...], output: str | None, options: Corpu
     evaluated on validation or test.
     """
     folder = Path(output or (corpus if Path(corpus).is_dir() else "."))
-    folder.mkdir(parents=True, exist_ok=True)
     with open_utterances(corpus, options) as utterances:
         counts = sum_counts(word_counts(utterances.table), "word")
         counts = utterances.engine.materialize(counts, "counts")
         total, distinct = (utterances.rows(counts.agg(n=counts["count"].sum(), words=counts.count()))[0]).values()
         ranked = utterances.rows(vocabulary_words(counts, max(sizes)))
+    with as_user_error(folder):
+        folder.mkdir(parents=True, exist_ok=True)
     rows = []
     for size in sorted(set(sizes)):
         chosen = ranked[: size - len(SPECIAL_WORDS)]

@@ -17,7 +17,6 @@ import click
 import ibis.expr.types as ir
 import pyarrow as pa
 
-from seq2seq_chat.cli.options import is_write_error, log_to_stderr
 from seq2seq_chat.config import is_pairs
 from seq2seq_chat.data.corpus_file import CorpusError, read_pairs, read_utterances
 from seq2seq_chat.prepare.engine import EngineName, QueryEngine, fetch_rows, open_engine
@@ -140,7 +139,7 @@ def _tokenize(path: Path, tokenizer: Tokenizer) -> Iterator[tuple[int, str, str]
 
 
 def corpus_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add --split, --side, --tokenizer and others, passed as ``options``; report errors with exit status 2."""
+    """Add --split, --side, --tokenizer and others, passed as ``options``."""
 
     @click.option(
         "--split",
@@ -174,16 +173,8 @@ def corpus_options(command: Callable[..., None]) -> Callable[..., None]:
         memory: str,
         **arguments: Any,
     ) -> None:
-        log_to_stderr()
-        try:
-            settings = TokenizerSettings(tokenizer, lowercase)
-            options = CorpusOptions(split, side, _tokenizer(settings, tokenizer_file), engine, spark_master, memory)
-            command(options=options, **arguments)
-        except (UserError, OSError) as error:
-            if isinstance(error, OSError) and is_write_error(error):
-                raise
-            click.echo(f"Error: {error}", err=True)
-            raise SystemExit(2) from error
+        created = _tokenizer(TokenizerSettings(tokenizer, lowercase), tokenizer_file)
+        command(options=CorpusOptions(split, side, created, engine, spark_master, memory), **arguments)
 
     return with_options
 

@@ -36,6 +36,7 @@ RAW = {
     "--steps",
     default=30,
     show_default=True,
+    type=click.IntRange(1),
     help="Encoder and decoder steps; samples with more words count as too long.",
 )
 @click.option(

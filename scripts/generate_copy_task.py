@@ -18,7 +18,7 @@ from seq2seq_chat.data.corpus_file import write_conversations
 @click.command()
 @click.option("--output", default="data/copy_task", show_default=True, metavar="DIR")
 @click.option("--max-length", default=MAX_LENGTH, show_default=True, type=click.IntRange(3), help="Longest sequence.")
-@click.option("--seed", default=1, show_default=True)
+@click.option("--seed", default=1, show_default=True, type=click.IntRange(0))
 def main(output: str, max_length: int, seed: int) -> None:
     """Write train.txt, vocabulary.txt, and validation.txt and test.txt with half of the held-out sequences each."""
     folder = Path(output)

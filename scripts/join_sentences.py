@@ -41,8 +41,8 @@ def main(pairs_file: str, output: str, pairs: int, words: tuple[int, int], seed:
     sentences = list(read_pairs(pairs_file, progress=True))
     encode = create_tokenizer(TokenizerSettings("unicode")).encode
     lengths = [len(encode(pair.source)) for pair in sentences]
-    if min(lengths) > words[1]:
-        raise UserError(f"every source in {pairs_file} has more than {words[1]} words; raise --words")
+    if not any(0 < length <= words[1] for length in lengths):
+        raise UserError(f"no source in {pairs_file} has 1 to {words[1]} words; raise --words")
     joined = join_sentences(sentences, lengths, words, np.random.default_rng(seed))
     path = Path(output)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -67,7 +67,7 @@ def join_sentences(
         lengths: [sentences] Words of each source.
         words: Least and greatest length to draw, in words.
     """
-    usable = [n for n, length in enumerate(lengths) if length <= words[1]]
+    usable = [n for n, length in enumerate(lengths) if 0 < length <= words[1]]
     order = chain.from_iterable(random.permutation(usable).tolist() for _ in count())
     sentence = next(order)
     while True:

@@ -21,6 +21,8 @@ from seq2seq_chat.data.corpus_file import read_utterances
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.files import atomic_write
 
+NUMBERS = 10_000  # of four digits
+
 
 @click.command()
 @click.argument("corpus", metavar="INPUT")
@@ -28,7 +30,11 @@ from seq2seq_chat.system.files import atomic_write
 @click.option("--messages", default=5_000, show_default=True, type=click.IntRange(2), help="Messages to write.")
 @click.option("--names", nargs=2, default=("Ada", "Ben"), show_default=True, help="Who asks, and who replies.")
 @click.option(
-    "--secrets", default=0, show_default=True, type=click.IntRange(0), help="Messages that hold a telephone number."
+    "--secrets",
+    default=0,
+    show_default=True,
+    type=click.IntRange(0, NUMBERS),
+    help="Messages that hold a telephone number.",
 )
 @click.option("--seed", default=1, show_default=True, type=click.IntRange(0))
 def main(corpus: str, output: str, messages: int, names: tuple[str, str], secrets: int, seed: int) -> None:
@@ -37,7 +43,7 @@ def main(corpus: str, output: str, messages: int, names: tuple[str, str], secret
     if len(chat) < max(messages, secrets):
         raise UserError(f"{corpus} has {len(chat):,} utterances; lower --messages or --secrets")
     random = np.random.default_rng([seed, 1])
-    places, values = (random.choice(total, secrets, replace=False) for total in (len(chat), 10_000))
+    places, values = (random.choice(total, secrets, replace=False) for total in (len(chat), NUMBERS))
     numbers = dict(zip(places, values, strict=True))
     with atomic_write(Path(output)) as file:
         for index, (time, name, text) in enumerate(chat):

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import click
 
-from seq2seq_chat.cli.options import log_to_stderr, results_option, run_command
+from seq2seq_chat.cli.options import results_option, run_command
 from seq2seq_chat.config import Config, load_config
 from seq2seq_chat.metrics.scores import bleu_by_source_length, length_bins
 from seq2seq_chat.runs.grid import Experiment, find_started, train_all
@@ -55,7 +55,6 @@ def main(
     results: str,
 ) -> None:
     """Prepare the corpora, train the four models, and draw the figure."""
-    log_to_stderr()
     corpora = prepare_corpora(pairs, Path(folder))
     precision = precision or ("float32" if why_unavailable("bfloat16") else "bfloat16")
     overrides = [f"training.precision={precision}", *([f"training.steps={steps}"] if steps else [])]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,7 +16,7 @@ import tensorflow as tf
 from seq2seq_chat.config import TARGET_SETTINGS, Config, Data
 from seq2seq_chat.data.build_codecs import build_codecs, build_tokenizers
 from seq2seq_chat.data.corpus_file import bundled_conversations, corpus_paths, write_conversations
-from seq2seq_chat.data.dataset import Dataset
+from seq2seq_chat.data.dataset import Batch, Dataset
 from seq2seq_chat.data.samples import Sample, read_samples
 from seq2seq_chat.model.seq2seq import Seq2Seq
 from seq2seq_chat.system.errors import UserError
@@ -170,6 +171,17 @@ def learner_of(config: Config, codecs: Codecs, corpus: Dataset | None = None) ->
         return LanguageModelSetup(config, codecs).build_learner(SINGLE_DEVICE)
     corpus = corpus or Dataset.open(config.data.train, codecs, config.data)
     return build_learner(config, codecs, training_batches(config, codecs, corpus))
+
+
+def first_samples(corpus: Dataset, size: int, steps: int, config: Config) -> Batch:
+    """The first samples of a corpus, padded to ``steps``."""
+    reverse = config.data.reverse_input
+    return corpus.batch(range(size), size=size, source_steps=steps, target_steps=steps, reverse=reverse)
+
+
+def joint_norm(arrays: Iterable[np.ndarray]) -> float:
+    """The Euclidean norm of all numbers of some arrays."""
+    return math.sqrt(sum(float(np.sum(np.square(array, dtype=np.float64))) for array in arrays))
 
 
 def scale_weights(model: Seq2Seq) -> None:

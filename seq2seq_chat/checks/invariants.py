@@ -10,8 +10,15 @@ import tensorflow as tf
 
 from seq2seq_chat.architecture.variables import estimate_memory, gigabytes
 from seq2seq_chat.chat.generator import LanguageModelScorer
-from seq2seq_chat.checks.check_context import CheckContext, CheckResult, OnProgress, scale_weights
-from seq2seq_chat.config import Config, Decoding
+from seq2seq_chat.checks.check_context import (
+    CheckContext,
+    CheckResult,
+    OnProgress,
+    first_samples,
+    joint_norm,
+    scale_weights,
+)
+from seq2seq_chat.config import Decoding
 from seq2seq_chat.data.build_codecs import build_codecs
 from seq2seq_chat.data.dataset import Batch, Dataset
 from seq2seq_chat.data.running_text import Streams
@@ -141,7 +148,7 @@ def check_padding(context: CheckContext, on_progress: OnProgress) -> CheckResult
         config = context.small_config(PADDING_WORDS, hidden_size=32, embedding_size=24, steps=steps)
         model = Seq2Seq(config.model, PADDING_WORDS, config.seed)
         scale_weights(model)
-        return model, _whole_batch(corpus, PADDING_SAMPLES, steps, config)
+        return model, first_samples(corpus, PADDING_SAMPLES, steps, config)
 
     (model, batch), (padded_model, padded) = build(UNPADDED_STEPS), build(PADDED_STEPS)
     single, single_padded = np.zeros(PADDING_SAMPLES), np.zeros(PADDING_SAMPLES)  # losses of samples on their own, nats
@@ -167,19 +174,13 @@ def check_padding(context: CheckContext, on_progress: OnProgress) -> CheckResult
     )
 
 
-def _whole_batch(corpus: Dataset, size: int, steps: int, config: Config) -> Batch:
-    """All samples of a small corpus, padded to ``steps``."""
-    reverse = config.data.reverse_input
-    return corpus.batch(range(size), size=size, source_steps=steps, target_steps=steps, reverse=reverse)
-
-
 def check_decoding(context: CheckContext, on_progress: OnProgress) -> CheckResult:
     """A beam of 1 is greedy search, a wide beam is not worse, and scores equal teacher-forced log-probabilities."""
     config = context.small_config(DECODING_WORDS, hidden_size=32, embedding_size=24, steps=DECODING_STEPS)
     corpus, _ = context.random_corpus("decoding", DECODING_WORDS, DECODING_SAMPLES, DECODING_STEPS - 1)
     model = Seq2Seq(config.model, DECODING_WORDS, config.seed)
     scale_weights(model)
-    batch = _whole_batch(corpus, DECODING_SAMPLES, DECODING_STEPS, config)
+    batch = first_samples(corpus, DECODING_SAMPLES, DECODING_STEPS, config)
 
     def search(**decoding: object) -> Hypotheses:
         settings = Decoding.model_validate({"allow_unknown": True, **decoding})
@@ -222,9 +223,7 @@ def check_carried_state(context: CheckContext, on_progress: OnProgress) -> Check
     losses = [np.mean([loss for loss, _ in updates]) for updates in (whole, chunks)]
     gradients = [[np.mean(parts, axis=0) for parts in zip(*(g for _, g in u), strict=True)] for u in (whole, windows)]
     loss = abs(losses[1] / losses[0] - 1)
-    norm = math.sqrt(sum(float(np.sum(np.square(g))) for g in gradients[0]))
-    pairs = zip(*gradients, strict=True)
-    gradient = math.sqrt(sum(float(np.sum(np.square(one - two))) for one, two in pairs)) / norm
+    gradient = joint_norm(one - two for one, two in zip(*gradients, strict=True)) / joint_norm(gradients[0])
     return CheckResult(
         passed=bool(loss <= CARRIED_TOLERANCE and gradient <= GRADIENT_TOLERANCE),
         measured=f"losses differ by {100 * loss:.1e} %, gradients by {100 * gradient:.1e} %",

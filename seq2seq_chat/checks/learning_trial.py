@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from seq2seq_chat.architecture.variables import WORD_VARIABLES
-from seq2seq_chat.checks.check_context import CheckContext, OnProgress, learner_of
+from seq2seq_chat.checks.check_context import CheckContext, OnProgress, joint_norm, learner_of
 from seq2seq_chat.config import Config, Training
 from seq2seq_chat.data.build_codecs import build_codecs
 from seq2seq_chat.data.corpus_file import write_conversations
@@ -118,7 +118,7 @@ def run_trial(context: CheckContext, config: Config, max_steps: int, on_progress
         losses[:corpus_steps],
         losses[corpus_steps:] or [math.nan],
         norms,
-        movement=_norm(changes) / _norm(before) / len(norms),
+        movement=joint_norm(changes) / joint_norm(before) / len(norms),
         weights=sum(array.size for array in before),
         untrained=[
             variable_name(variable)
@@ -202,7 +202,3 @@ def _affordable_steps(learner: Learner[Any], fast: bool) -> int:
     unused = WORD_VARIABLES if learner.sampled else WORD_VARIABLES[:3]  # of a table of words, only some rows are used
     products = sum(size for name, size in sizes.items() if name not in unused) * np.size(learner.batches.batch(0)[0])
     return max(MIN_STEPS, int(MAX_PRODUCTS[fast] / products))
-
-
-def _norm(arrays: list[np.ndarray]) -> float:
-    return math.sqrt(sum(float(np.sum(np.square(array, dtype=np.float64))) for array in arrays))

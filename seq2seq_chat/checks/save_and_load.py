@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-from seq2seq_chat.checks.check_context import CheckContext, CheckResult, OnProgress, learner_of
+from seq2seq_chat.checks.check_context import CheckContext, CheckResult, OnProgress, first_samples, learner_of
 from seq2seq_chat.config import Config
 from seq2seq_chat.data.dataset import Dataset
 from seq2seq_chat.data.running_text import RunningText
@@ -72,13 +72,7 @@ def sample_logits(model: Seq2Seq | LanguageModel, config: Config, codecs: Codecs
         hidden, _ = model.read(tf.constant(tokens), model.start(LOGITS_SAMPLES))
         return np.stack([model.output.logits(step) for step in hidden[-2:]])
     corpus = Dataset.open(config.data.train, codecs, config.data)
-    batch = corpus.batch(
-        range(LOGITS_SAMPLES),
-        size=LOGITS_SAMPLES,
-        source_steps=STEPS,
-        target_steps=STEPS,
-        reverse=config.data.reverse_input,
-    )
+    batch = first_samples(corpus, LOGITS_SAMPLES, STEPS, config)
     state, memory = model.start(model.encode(batch.source, batch.source_length))
     first, state, _ = model.step(tf.fill([LOGITS_SAMPLES], GO), state, memory)
     second, _, _ = model.step(tf.constant(batch.target[:, 0]), state, memory)

@@ -16,7 +16,7 @@ from seq2seq_chat.cli.check import check
 from seq2seq_chat.cli.evaluate import evaluate, report
 from seq2seq_chat.cli.experiments import experiments
 from seq2seq_chat.cli.export import average, export
-from seq2seq_chat.cli.options import run_command
+from seq2seq_chat.cli.options import ensure_can_create, run_command
 from seq2seq_chat.cli.prepare import prepare
 from seq2seq_chat.cli.score import score
 from seq2seq_chat.cli.serve import serve
@@ -62,6 +62,7 @@ def schema(output_format: Literal["json", "markdown"], output: str | None) -> No
     from seq2seq_chat.config import json_schema, settings_reference
     from seq2seq_chat.system.files import write_atomically
 
+    ensure_can_create("--output", output)
     text = json_schema() if output_format == "json" else settings_reference()
     if output is None:
         click.echo(text, nl=False)

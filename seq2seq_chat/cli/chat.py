@@ -10,7 +10,7 @@ import click
 from seq2seq_chat.cli.options import (
     decoding_option,
     engine_options,
-    ensure_has_replies,
+    ensure_beam_search,
     results_option,
     run_argument,
     snapshot_option,
@@ -62,7 +62,8 @@ def chat(
     if sys.stdin is None:  # started with <&-
         raise UserError("stdin is closed; connect it to a terminal, or to a file or pipe with one utterance per line")
     run = find_run(run_name, results)
-    ensure_has_replies(run, "chat")
+    if run.config.task == "language_model":
+        raise UserError(f"run {run.name} is a language model, which `chat` does not support; see `generate`")
     decoding = _decoding(run.config, overrides, beam_width, n_best)
     if sys.stdin.isatty():
         click.echo(f"loading {run.name}…", err=True)
@@ -87,7 +88,8 @@ def _decoding(config: Config, overrides: tuple[str, ...], beam_width: int | None
     from seq2seq_chat.config import override_decoding, set_decoding
 
     selects_beam = beam_width is not None or n_best is not None
-    if selects_beam and not any(change.startswith("decoding.method=") for change in overrides):
+    if selects_beam:
+        ensure_beam_search(overrides)
         widths = [] if beam_width is None else [f"decoding.beam_width={beam_width}"]
         overrides = ("decoding.method=beam", *widths, *overrides)  # --set may have options of beam search
     decoding = set_decoding(config, overrides) if overrides else config.decoding

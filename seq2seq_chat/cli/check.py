@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from seq2seq_chat.cli.options import FAILED, NO_CORPUS, check_json_file, json_option, results_option, set_option
+from seq2seq_chat.cli.options import FAILED, NO_CORPUS, ensure_can_create, json_option, results_option, set_option
 
 
 @click.command()
@@ -52,7 +52,7 @@ def check(
     from seq2seq_chat.system.versions import load_tensorflow
 
     config = load_config(config_file, overrides)
-    check_json_file(json_file)
+    ensure_can_create("--json", json_file)
     load_tensorflow()
     from seq2seq_chat.checks import suite
     from seq2seq_chat.checks.check_context import CheckContext
@@ -65,10 +65,12 @@ def check(
     context = CheckContext(config, folder, fast=fast, full_size=full_size, source=(config_file, overrides))
     if config.task != "language_model" and context.data_error is not None:
         click.echo(f"{context.data_error}\nthe checks that need real samples use the bundled ones")
-    checks = suite.run_checks(context, only)
+    try:
+        checks = suite.run_checks(context, only)
+    finally:
+        suite.remove_temporary_files(folder)
     click.echo("\n" + suite.summary(checks))
     suite.write_results(checks, folder / "checks.json")
-    suite.remove_temporary_files(folder)
     if json_file:
         suite.write_results(checks, Path(json_file))
     click.echo(folder)

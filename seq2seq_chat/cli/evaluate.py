@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from seq2seq_chat.cli.options import (
-    check_json_file,
     data_option,
     decoding_option,
     engine_options,
+    ensure_beam_search,
+    ensure_can_create,
     ensure_readable,
     ensure_trained,
     ensure_unused,
@@ -97,7 +98,7 @@ def evaluate(
     from seq2seq_chat.runs.find import find_run, find_snapshot
 
     run = find_run(run_name, results)
-    check_json_file(json_file)
+    ensure_can_create("--json", json_file)
     corpora: tuple[str | None, ...] = tuple(dict.fromkeys(data)) or (None,)
     ensure_readable(*corpora, *references)
     if references and len(corpora) > 1:
@@ -111,7 +112,10 @@ def evaluate(
         sets = [evaluate_language_model(run, corpus, snapshot, engine) for corpus in corpora]
         _print(sets, format_language_model_metrics(sets), json_file)
         return
+    if output is not None and Path(output).is_file():
+        raise UserError(f"--output {output} is a file; name a folder")
     if beam_width is not None:
+        ensure_beam_search(overrides)
         overrides = (*overrides, "decoding.method=beam", f"decoding.beam_width={beam_width}")
     other = find_snapshot(baseline, results) if baseline is not None else None
     members = [find_snapshot(name, results) for name in others]

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from seq2seq_chat.cli.options import json_option, results_option
+from seq2seq_chat.cli.options import ensure_can_create, json_option, results_option
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.tables import NO_VALUE, format_table
 
@@ -104,12 +104,14 @@ def compare(names: tuple[str, ...], output: str | None, votes: bool, json_file: 
     from seq2seq_chat.runs.summary import format_comparison
     from seq2seq_chat.system.files import write_json
 
-    if output:
-        picture_format(output)
+    ensure_can_create("--json", json_file)
+    ensure_can_create("--output", output)
+    file_format: Any = Path(output or "").suffix.lower().removeprefix(".")
+    if output and file_format not in ("png", "svg", "pdf"):
+        raise UserError(f"--output {output}: the name must end in .png, .svg or .pdf")
     runs = [find_run(name, results) for name in names]
     comparison = compare_runs(runs)
-    click.echo(format_comparison(comparison))
-    as_json = comparison.model_dump()
+    tables, as_json = [format_comparison(comparison)], comparison.model_dump()
     if votes:
         from seq2seq_chat.report.votes.evaluation import votes_on_runs
         from seq2seq_chat.report.votes.statistics import format_votes, vote_statistics
@@ -118,8 +120,9 @@ def compare(names: tuple[str, ...], output: str | None, votes: bool, json_file: 
         if not cast:
             raise UserError("there are no votes on these runs; vote on the page Judge of `seq2seq-chat serve`")
         statistics = vote_statistics(cast)
-        click.echo("\n" + format_votes(statistics))
+        tables.append(format_votes(statistics))
         as_json["votes"] = statistics.model_dump()
+    click.echo("\n\n".join(tables))
     if json_file:
         write_json(json_file, as_json)
     if output:
@@ -127,13 +130,5 @@ def compare(names: tuple[str, ...], output: str | None, votes: bool, json_file: 
         from seq2seq_chat.report.figures.style import save
 
         curves = list(map(read_curves, runs, distinct_names(runs)))
-        save(draw_curves(curves), output, picture_format(output))
+        save(draw_curves(curves), output, file_format)
         click.echo(Path(output))
-
-
-def picture_format(path: str) -> Any:
-    """The format of a picture by the suffix of its path."""
-    suffix = Path(path).suffix.lower().removeprefix(".")
-    if suffix not in ("png", "svg", "pdf"):
-        raise UserError(f"--output {path}: the name must end in .png, .svg or .pdf")
-    return suffix

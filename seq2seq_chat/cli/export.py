@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,6 +55,7 @@ def export(
     network.
     """
     from seq2seq_chat.runs.find import find_run
+    from seq2seq_chat.system.versions import load_tensorflow
 
     run = find_run(run_name, results)
     ensure_trained(run, "export")
@@ -61,9 +63,13 @@ def export(
         raise UserError("--quantize is for --format onnx; omit it, or choose that format")
     if export_format != "saved_model" and (beam_width or n_best):
         raise UserError("--beam-width and --n-best are for --format saved_model; omit them and choose when you use it")
+    if run.config.task == "language_model" and (beam_width or n_best):
+        raise UserError(f"run {run.name} is a language model, which has no beam search: omit --beam-width and --n-best")
     if export_format == "onnx":
         _export_onnx(run, output, snapshot, quantize)
-    elif export_format == "html":
+        return
+    load_tensorflow()
+    if export_format == "html":
         _export_html(run, output, snapshot)
     else:
         _export_saved_model(run, output, snapshot, beam_width, n_best)
@@ -72,11 +78,6 @@ def export(
 def _export_saved_model(
     run: Run, output: str, snapshot: str | None, beam_width: int | None, n_best: int | None
 ) -> None:
-    from seq2seq_chat.system.versions import load_tensorflow
-
-    if run.config.task == "language_model" and (beam_width or n_best):
-        raise UserError(f"run {run.name} is a language model, which has no beam search: omit --beam-width and --n-best")
-    load_tensorflow()
     from seq2seq_chat.export.saved_model.export import export_saved_model, tokens_note, usage_example
 
     about = export_saved_model(run, output, snapshot, beam_width, n_best)
@@ -87,9 +88,6 @@ def _export_saved_model(
 
 
 def _export_html(run: Run, output: str, snapshot: str | None) -> None:
-    from seq2seq_chat.system.versions import load_tensorflow
-
-    load_tensorflow()
     from seq2seq_chat.export.html.export import export_page
 
     file = export_page(run, output, _page_assets(), snapshot)
@@ -122,7 +120,7 @@ def _export_onnx(run: Run, output: str, snapshot: str | None, quantize: str | No
     about = export_onnx(run, output, snapshot, quantize)
     verb = "generate" if about["task"] == "language_model" else "chat"
     _print_summary(output, about)
-    click.echo(f"seq2seq-chat {verb} {output}")
+    click.echo(f"seq2seq-chat {verb} {shlex.quote(output)}")
 
 
 def _print_summary(output: str, about: dict[str, Any]) -> None:

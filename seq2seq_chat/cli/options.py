@@ -10,6 +10,7 @@ import os
 import shlex
 import signal
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO
@@ -145,26 +146,29 @@ def ensure_unused(run: str, *names: str) -> None:
             raise UserError(f"run {run} is a language model, to which {option} does not apply; remove it")
 
 
-def ensure_has_replies(run: Run, verb: str) -> None:
-    """Raise UserError if a run is a language model, which a verb does not support."""
-    if run.config.task == "language_model":
-        raise UserError(f"run {run.name} is a language model, which `{verb}` does not support; see `generate`")
-
-
 def ensure_trained(run: Run, verb: str) -> None:
     """Raise UserError if RUN is an exported model, which lacks what a verb needs."""
     if run.is_exported:
         raise UserError(f"{run.name} is an exported model, which `{verb}` does not support; use the run it is from")
 
 
-def check_json_file(file: str | None) -> None:
-    """Raise UserError, before any work is done, if the --json file is a folder, or its folder is missing."""
+def ensure_beam_search(overrides: Sequence[str]) -> None:
+    """Raise UsageError if --set selects another search than --beam-width and --n-best do."""
+    method = dict(override.partition("=")[::2] for override in overrides).get("decoding.method", "beam")
+    if method.strip('"') != "beam":
+        raise click.UsageError(
+            f"--beam-width and --n-best select beam search; omit them, or --set decoding.method={method}"
+        )
+
+
+def ensure_can_create(option: str, file: str | Path | None) -> None:
+    """Raise UserError, before any work is done, if the file of an option is a folder, or its folder is missing."""
     if file is None:
         return
     if Path(file).is_dir():
-        raise UserError(f"--json {file} is a folder; name a file in it")
+        raise UserError(f"{option} {shlex.quote(str(file))} is a folder; name a file in it")
     if not Path(file).absolute().parent.is_dir():
-        raise UserError(f"--json {file}: the folder does not exist; create it first")
+        raise UserError(f"{option} {file}: the folder does not exist; create it first")
 
 
 class StderrHandler(logging.Handler):
@@ -178,21 +182,10 @@ class StderrHandler(logging.Handler):
             click.echo(text, err=True)
 
 
-def log_to_stderr() -> None:
-    """Print what the package and the web server log."""
-    for name in ("seq2seq_chat", "webui"):
-        logger = logging.getLogger(name)
-        logger.setLevel(logging.INFO)
-        logger.handlers = [StderrHandler()]
-
-
 def exit_with(message: str, status: int) -> NoReturn:
     """Print a message on stderr and exit."""
     click.echo(f"seq2seq-chat: {message}", err=True)
     sys.exit(status)
-
-
-_WRITE_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EPIPE}
 
 
 def open_missing_streams() -> None:
@@ -210,11 +203,6 @@ def open_missing_streams() -> None:
             setattr(sys, name, lines)
 
 
-def is_write_error(error: OSError) -> bool:
-    """Whether writing to an open stream failed, which is no bug."""
-    return error.filename is None and error.errno in _WRITE_ERRORS
-
-
 def discard_if_unwritable(stream: TextIO) -> None:
     """Discard what a stream still holds if it cannot be written, so that Python does not try again when it exits."""
     try:
@@ -225,7 +213,8 @@ def discard_if_unwritable(stream: TextIO) -> None:
         os.close(null)
 
 
-INACCESSIBLE = (errno.EACCES, errno.EPERM, errno.ENAMETOOLONG)  # files that the user names
+_INACCESSIBLE = (errno.EACCES, errno.EPERM, errno.ENAMETOOLONG)  # files that the user names
+_WRITE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EPIPE)  # of open streams
 
 
 def run_command(command: click.Command) -> NoReturn:
@@ -234,13 +223,16 @@ def run_command(command: click.Command) -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # characters that the terminal cannot display
-    log_to_stderr()
+    for name in ("seq2seq_chat", "webui"):
+        logger = logging.getLogger(name)
+        logger.setLevel(logging.INFO)
+        logger.handlers = [StderrHandler()]
     try:
         with signals_as_interrupt():
             _run(command)
     except OSError as error:
-        is_inaccessible = error.errno in INACCESSIBLE and error.filename is not None
-        if not (is_inaccessible or is_write_error(error)):
+        is_inaccessible = error.errno in _INACCESSIBLE and error.filename is not None
+        if not (is_inaccessible or (error.filename is None and error.errno in _WRITE_ERRORS)):
             raise
         with suppress(OSError):
             if is_inaccessible:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from seq2seq_chat.cli.options import given_option
 from seq2seq_chat.cli.prepare_summary import print_statistics, write_experiment
 from seq2seq_chat.system.signals import explain_interrupt
 from seq2seq_chat.system.tables import format_table
@@ -62,6 +63,12 @@ def _parse_max_gap(context: click.Context, option: click.Parameter, text: str | 
     if match is None or match[2] not in _UNITS:
         raise click.BadParameter(f"{text} is neither a time, such as 90s, 10m, 6h or 2d, nor off.")
     return float(match[1]) * _UNITS[match[2]]
+
+
+def _refuse_nan(context: click.Context, option: click.Parameter, value: float | None) -> float | None:
+    if value is not None and math.isnan(value):
+        raise click.BadParameter(f"{value} is not a number.")
+    return value
 
 
 def _parse_years(context: click.Context, option: click.Parameter, texts: tuple[str, ...]) -> tuple[int, ...]:
@@ -150,7 +157,11 @@ def _corpus_options(*pairings: str, tokenizer: str = "english") -> _Decorator:
         click.option("--encoder-steps", type=click.IntRange(1), default=30, help="Statistics: maximum source tokens."),
         click.option("--decoder-steps", type=click.IntRange(1), default=30, help="Statistics: maximum target tokens."),
         click.option(
-            "--max-bad", type=click.FloatRange(0, 100), default=1.0, help="Maximum percentage of damaged records."
+            "--max-bad",
+            type=click.FloatRange(0, 100),
+            callback=_refuse_nan,
+            default=1.0,
+            help="Maximum percentage of damaged records.",
         ),
         click.option("--engine", type=click.Choice(["duckdb", "spark"]), default="duckdb", help="Query engine."),
         click.option("--spark-master", metavar="URL", help="URL of the Spark cluster.  [default: local[*]]"),
@@ -196,6 +207,7 @@ def lines(turns: Any, separator: str | None, as_is: bool, **options: Any) -> Non
 @click.option(
     "--max-ratio",
     type=click.FloatRange(1),
+    callback=_refuse_nan,
     metavar="R",
     help="Skip pairs with a side that has more than R times as many tokens as the other.",
 )
@@ -292,6 +304,8 @@ def chats(me: tuple[str, ...], max_gap: float | None, date_order: Any, anonymize
     from seq2seq_chat.prepare.readers.chats import ChatSettings
 
     if me:
+        if given_option("pairing") and options["pairing"] != "alternating":
+            raise click.UsageError(f"--me makes every second utterance yours; omit --pairing {options['pairing']}")
         options["pairing"] = "alternating"  # every second utterance is yours
     _prepare_corpus("chats", options, reader=ChatSettings(max_gap, me, date_order, anonymize))
 

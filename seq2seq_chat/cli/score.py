@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import click
 
 from seq2seq_chat.cli.options import (
-    check_json_file,
     engine_options,
+    ensure_can_create,
     json_option,
     results_option,
     run_argument,
@@ -69,7 +69,7 @@ def score(
     from seq2seq_chat.text.vocabulary import EOS, SPECIAL_WORDS
 
     run = find_run(run_name, results)
-    check_json_file(json_file)
+    ensure_can_create("--json", json_file)
     parser = _Parser(run)
     blocks: Iterable[list[_Sample]] = _stdin_blocks(parser)
     if file != "-":  # all lines are checked before the first one is scored

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from seq2seq_chat.cli.options import engine_options, results_option
+from seq2seq_chat.cli.options import engine_options, ensure_can_create, results_option
 from seq2seq_chat.system.errors import UserError
 
 if TYPE_CHECKING:
@@ -89,6 +89,7 @@ def serve(
         ipaddress.ip_address("127.0.0.1" if trusted_proxy is None else trusted_proxy)
     except ValueError:
         raise UserError("--trusted-proxy: must be the IP address of the proxy, such as 127.0.0.1") from None
+    ensure_can_create("--log-file", log_file)
     if engine.name == "tensorflow" or (engine.name == "auto" and has_gpu()):
         has_exported = any(run.is_exported for run in list_runs(results))
         with suppress(*([UnsupportedVersion] if has_exported else [])):  # exported models do not need it

@@ -45,6 +45,7 @@ from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.threads import run_in_thread
 
+MAX_POINTS = 2000  # utterances whose thought vectors are drawn
 EXAMPLES = 24  # test samples to show and to study with beams
 MAX_TEXT_SNAPSHOTS = 8  # of a language model that are measured, evenly spaced
 TEXT_LENGTH, SEED = 300, 1  # tokens of each text, and of its random numbers
@@ -65,7 +66,6 @@ class ReportOptions:
     further_questions: Sequence[str] = ()  # of transcripts: only their replies are shown
     transcripts: Sequence[ReplyColumn] = ()
     favorites: ReplyColumn | None = None  # your favorite replies to the questions
-    max_points: int = 2000  # utterances whose thought vectors are drawn
 
     @property
     def asked(self) -> list[str]:
@@ -245,20 +245,20 @@ def _measure_snapshot(run: RunMeasurements, loaded: LoadedRun, report: Report) -
             step = max(1, predictions.samples // EXAMPLES)
             run.examples = list(itertools.islice(predictions, 0, step * EXAMPLES, step))
             if run.reference_diversity is None:  # the same for all snapshots
-                _measure_references(run, loaded, predictions, options.max_points)
+                _measure_references(run, loaded, predictions)
         with run.record_errors("gradients"):
             gradients = gradient_norms(loaded, run.corpus_file)
     replies = reply_to_all(loaded, options.asked, run.decoding, f"at {loaded.label}")
     run.snapshots.append(SnapshotMeasurements(loaded.label, replies, gradients))
 
 
-def _measure_references(run: RunMeasurements, loaded: LoadedRun, predictions: Predictions, max_points: int) -> None:
+def _measure_references(run: RunMeasurements, loaded: LoadedRun, predictions: Predictions) -> None:
     references = [p.expected_tokens for p in predictions]
     run.reference_diversity = Diversity()
     run.reference_diversity.add(references)
     run.reference_profile = _profile("expected replies", references, loaded)
-    step = max(1, predictions.samples // max_points)
-    run.test_sources = [p.source for p in itertools.islice(predictions, 0, step * max_points, step)]
+    step = max(1, predictions.samples // MAX_POINTS)
+    run.test_sources = [p.source for p in itertools.islice(predictions, 0, step * MAX_POINTS, step)]
 
 
 def _profile(label: str, texts: Sequence[str], loaded: LoadedRun) -> NgramProfile:

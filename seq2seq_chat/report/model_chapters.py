@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 from seq2seq_chat.architecture.variables import parameter_counts
 from seq2seq_chat.config import Decoding
 from seq2seq_chat.report.chapters import add_error
@@ -158,7 +160,7 @@ def _neighbors(points: vectors.Vectors, label: str, count: int) -> list[str]:
 def _export_projector(chapter: Chapter, points: vectors.Vectors, name: str) -> None:
     folder = chapter.figures / "projector" / name
     vectors.export_projector(points, folder)
-    chapter.add(Paragraph(f"View them in TensorBoard's projector: tensorboard --logdir {folder}"))
+    chapter.add(Paragraph(f"View them in TensorBoard's projector: tensorboard --logdir {shlex.quote(str(folder))}"))
 
 
 def internals(chapter: Chapter, report: Report) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -12,7 +13,7 @@ from typing import NamedTuple
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from matplotlib.figure import Figure
 
-from seq2seq_chat.report.figures.style import data_uri, render
+from seq2seq_chat.report.figures.style import render
 from seq2seq_chat.runs.find import distinct_names
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import UserError
@@ -92,7 +93,7 @@ class Chapter:
         """Write a figure to ``NAME.png`` and return it as a block."""
         png = render(figure, "png")
         write_atomically(self.figures / f"{re.sub(r'[^A-Za-z0-9_.-]', '_', name)}.png", png)
-        return Picture(data_uri(png), caption)
+        return Picture(f"data:image/png;base64,{base64.b64encode(png).decode()}", caption)
 
     @contextmanager
     def show_errors(self, name: str) -> Iterator[None]:

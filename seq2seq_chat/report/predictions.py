@@ -34,6 +34,7 @@ from seq2seq_chat.report.votes.evaluation import describe_decoding
 from seq2seq_chat.runs.json_lines import is_intact, read_json_lines, with_checksum
 from seq2seq_chat.runs.run import Run, snapshot_name
 from seq2seq_chat.system.errors import UserError
+from seq2seq_chat.system.files import as_user_error
 from seq2seq_chat.system.lines import numbered_lines
 
 BLOCK = 640  # samples decoded together, and again after an interruption
@@ -119,8 +120,9 @@ def predict(
     digest = hashlib.sha256(json.dumps(header, sort_keys=True).encode()).hexdigest()[:8]
     stem = re.sub(r"[^A-Za-z0-9._-]", "_", corpus_paths(data)[0].name.removesuffix(".gz").removesuffix(".txt"))
     path = folder / f"{snapshot_name(loaded.step)}_{stem}_{decoding.method}_{digest}.jsonl"
-    try:
+    with as_user_error(folder):
         folder.mkdir(parents=True, exist_ok=True)
+    try:
         with _open_exclusively(path) as file:
             done = _truncate_to_complete(file, header, samples)
             if done < len(samples):
@@ -253,10 +255,8 @@ class ReplyColumn(NamedTuple):
     replies: Sequence[str | None]  # in the order of the questions; None: not asked
 
 
-def read_questions(path: str | Path | None) -> list[str]:
-    """Read questions from a text file, one per line; None for the default ones. Raises UserError if it is empty."""
-    if path is None:
-        return list(bundled_questions())
+def read_questions(path: str | Path) -> list[str]:
+    """Read questions from a text file, one per line. Raises UserError if there are none."""
     questions = [line.strip() for _, line in numbered_lines(path, UserError) if line.strip()]
     if not questions:
         raise UserError(f"{path} contains no questions; write one per line")
@@ -308,8 +308,8 @@ def read_transcript(path: str, questions: Sequence[str]) -> Transcript:
     if not any("\t" in line for _, line in lines):
         if len(lines) != len(questions):
             raise UserError(
-                f"{path} has {len(lines)} replies to {len(questions)} questions; write one per line in the order of "
-                "the questions, or lines of question<TAB>reply"
+                f"{path} has {count(len(lines), 'line')} for {count(len(questions), 'question')}; write one reply per "
+                "line in the order of the questions, or lines of question<TAB>reply"
             )
         return Transcript(path, list(questions), [line.strip() for _, line in lines])
     transcript = Transcript(path, [], [])
@@ -330,9 +330,17 @@ def further_questions(transcripts: Sequence[Transcript], questions: Sequence[str
     return list(texts.values())[len(set(map(_words, questions))) :]
 
 
+def count(number: int, noun: str) -> str:
+    """A number with its noun: "1 line", "1,200 lines"."""
+    return f"{number:,} {noun}{'s' * (number != 1)}"
+
+
 def _words(question: str) -> str:
-    """The words of a question, by which questions are matched: without case, punctuation marks and extra spaces."""
-    return " ".join(re.findall(r"\w+", question.casefold()))
+    """The words of a question, by which questions are matched: without case, punctuation marks and extra spaces.
+
+    A question without words, such as a smiley, is matched as it is.
+    """
+    return " ".join(re.findall(r"\w+", question.casefold())) or question
 
 
 def reply_to_all(loaded: LoadedRun, questions: Sequence[str], decoding: Decoding, label: str) -> ReplyColumn:

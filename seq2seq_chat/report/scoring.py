@@ -16,7 +16,7 @@ from seq2seq_chat.data.dataset import Dataset
 from seq2seq_chat.metrics.ngrams import TOP_REPLIES
 from seq2seq_chat.metrics.scores import SCORE_KEYS, SCORES, CorpusScores, Score, sample_statistics
 from seq2seq_chat.report.loaded_run import LoadedRun
-from seq2seq_chat.report.predictions import BLOCK, Predictions
+from seq2seq_chat.report.predictions import BLOCK, Predictions, count
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.lines import numbered_lines
@@ -51,16 +51,12 @@ def read_references(
         lines = [line for _, line in numbered_lines(path, UserError)]
         if len(lines) != total:
             raise UserError(
-                f"{path} has {_count(len(lines), 'line')}, but {data} has {_count(total, 'sample')}; write one "
+                f"{path} has {count(len(lines), 'line')}, but {data} has {count(total, 'sample')}; write one "
                 "reference per line, in the order of the samples"
             )
         texts = [lines[number] for number in samples]
         references.append(References(texts, codecs.target.tokenizer.encode_lines(texts)))
     return references
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'s' * (number != 1)}"
 
 
 def score_predictions(predictions: Predictions, task: str, references: Sequence[References] = ()) -> CorpusScores:

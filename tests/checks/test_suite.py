@@ -175,3 +175,17 @@ def test_exit_status(
     assert result.status == status
     assert ("train.txt and 1 more" in result.out.splitlines()[-1]) == bool(missing)
     assert json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))["passed"] is bool(passed)
+
+
+def test_an_interrupted_check_leaves_no_corpora(
+    cli: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(context: CheckContext, progress: object) -> CheckResult:
+        context.random_corpus("copies", 10, 5, 3)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(suite, "CHECKS", {"slow": suite.Check(interrupted, "nothing")})
+    (tmp_path / "checked.json").write_text(configuration(tmp_path).to_json(), encoding="utf-8")
+    assert cli("check", tmp_path / "checked.json", "--results", tmp_path).status == 130
+    (folder,) = (tmp_path / "checks").iterdir()
+    assert list(folder.iterdir()) == []

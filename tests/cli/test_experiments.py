@@ -89,6 +89,9 @@ def test_prepare_train_and_chat(cli: Cli, tmp_path: Path) -> None:
         ("pairs", ["--shared-vocabulary", "--target-vocabulary-size", 0], "--shared-vocabulary excludes"),
         ("pairs", ["--tokenizer", "english", "--lowercase"], "--lowercase applies to the unicode tokenizer"),
         ("pairs", ["--max-ratio", 0.5], "--max-ratio"),
+        ("pairs", ["--max-ratio", "nan"], "nan is not a number"),
+        ("lines", ["--max-bad", "nan"], "nan is not a number"),
+        ("chats", ["--me", "Ada", "--pairing", "sliding"], "every second utterance yours; omit --pairing sliding"),
         ("pairs", ["--target-vocabulary-size", 3], "vocabulary"),
     ],
 )

@@ -113,6 +113,7 @@ def test_page_is_complete_and_self_contained(reported: tuple[Path, Any]) -> None
     assert all(link.startswith(("#", "data:image/png;base64,")) for link in page.links)
     assert {link[1:] for link in page.links if link.startswith("#")} == set(page.anchors)
     assert "pretty <b>polly</b>" in page.text  # escaped
+    assert f"seq2seq-chat report {run.name} --limit 12 {' '.join(BEAM)}" in page.text
     html = (run / "report.html").read_text(encoding="utf-8")
     assert "url(" not in html and "<script" not in html and "prefers-color-scheme: dark" in html
 

@@ -100,10 +100,11 @@ def test_transcripts(tmp_path: Path) -> None:
     bot = read("How are you?\tfine\nwhere ?\there\nhow ARE you\tbad\nBye!\t\nwho ?\tme\n")
     assert bot.column(questions) == ("bot", [None, "fine", ""])  # not asked, the first of two replies, an empty one
     assert read("где ты?\tтут\nКак дела?\tхорошо\n").column(["как дела ?", "Где ты ?"]).replies == ["хорошо", "тут"]
+    assert read(":)\tglad\n").column(["?", ":)"]).replies == [None, "glad"]  # neither has words
     lines = read("hi\n\nfine\nciao\n")
     assert lines.column(["how are you ?", "hello !"]).replies == ["fine", "hi"]
     assert further_questions([lines, bot, read("WHERE\tno\nwhy ?\tso\n")], questions) == ["where ?", "who ?", "why ?"]
-    for text, message in (("hi\n", "1 replies to 3"), ("x\ty\nz\n", "line 2"), ("x\ty\n", "none of the questions")):
+    for text, message in (("hi\n", "1 line for 3"), ("x\ty\nz\n", "line 2"), ("x\ty\n", "none of the questions")):
         with pytest.raises(UserError, match=message):
             read(text).column(questions)
     (tmp_path / "none.txt").write_text("\n \n", encoding="utf-8")

@@ -76,6 +76,7 @@ def test_benchmark_language_model(tmp_path: Path) -> None:
 def test_benchmark_prepare(tmp_path: Path) -> None:
     options = ("--reddit-mb", "1", "--opensubtitles-mb", "0", "--rounds", "1", "--folder", str(tmp_path / "dumps"))
     half, full = run("benchmark_prepare.py", *options, folder=tmp_path)
+    assert len(half["seconds"]) == len(full["seconds"]) == 1
     assert 0.5 <= half["MB"] < 0.51 and 1 <= full["MB"] < 1.01
     assert float(full["MB/s"]) == pytest.approx(full["MB"] / median(full["seconds"]), abs=0.05)
 

@@ -55,8 +55,9 @@ def test_analysis_of_a_corpus_file(run: Run, tmp_path: Path) -> None:
     assert "corpus.txt" in run("corpus_statistics", corpus)
     assert (tmp_path / "corpora.png").stat().st_size > 5000
     assert (tmp_path / "ngrams_bars.png").stat().st_size > 5000
-    result = CliRunner().invoke(import_module("analyze_ngrams").main, ["missing.txt"])
-    assert (result.exit_code, "missing.txt does not exist" in result.output) == (2, True)
+    with pytest.raises(UserError, match=r"missing.txt does not exist"):
+        run("build_vocabulary", "missing.txt", "--output", "new")
+    assert not (tmp_path / "new").exists()
 
 
 def test_made_chats_are_read_as_the_corpus(run: Run, cli: Callable[..., Any], tmp_path: Path) -> None:
@@ -73,6 +74,8 @@ def test_made_chats_are_read_as_the_corpus(run: Run, cli: Callable[..., Any], tm
     assert (counts["conversations"], counts["utterances"]) == (50, 200)
     with pytest.raises(UserError, match="has 200 utterances"):
         run("make_chats", corpus, "x.txt", "--messages", 201)
+    with pytest.raises(AssertionError, match="10001 is not in the range"):
+        run("make_chats", corpus, "x.txt", "--secrets", 10_001)
     assert not (tmp_path / "x.txt").exists()
 
 

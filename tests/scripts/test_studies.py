@@ -85,6 +85,9 @@ def test_joined_sentences(tmp_path: Path) -> None:
     assert all(source.replace("a", "c").replace("b", "d") == target for source, target in pairs)
     result = CliRunner().invoke(join_sentences, [*arguments[:-2], "9", "5"])
     assert result.exit_code == 2 and "the first must not exceed the second" in result.output
+    (tmp_path / "short.tsv").write_text("\u2060\tx\n", encoding="utf-8")  # a source without tokens
+    result = CliRunner().invoke(join_sentences, arguments)
+    assert "has 1 to 9 words; raise --words" in str(result.exception)
 
 
 def test_a_study_of_too_few_sentences(tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ can be printed in grayscale. Source: Okabe & Ito 2008, "Color universal design".
 
 from __future__ import annotations
 
-import base64
 import functools
 import io
 import logging
@@ -125,8 +124,3 @@ def _warn_of_missing_font(character: str) -> None:
 def save(figure: Figure, path: str | Path, file_format: Format = "png") -> None:
     """Write a figure atomically. Raises UserError if it cannot be written."""
     write_atomically(path, render(figure, file_format))
-
-
-def data_uri(png: bytes) -> str:
-    """A PNG as the source of an HTML image."""
-    return "data:image/png;base64," + base64.b64encode(png).decode()
