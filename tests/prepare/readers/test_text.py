@@ -172,6 +172,7 @@ def cornell(folder: Path, conversations: str, lines: bytes) -> Path:
 
 def test_cornell_of_convokit(tmp_path: Path, read: Read) -> None:
     """Replies come before what they reply to; a second reply to an utterance is left out."""
+    list_as_id = '{"id": ["L6"], "reply-to": null, "text": "a"}'
     utterances = [
         ("L3", "L1", "L2", "third", "reply-to"),
         ("L2", "L1", "L1", "second <u>one</u>", "reply-to"),
@@ -184,12 +185,12 @@ def test_cornell_of_convokit(tmp_path: Path, read: Read) -> None:
         json.dumps({"id": name, "conversation_id": root, "text": text, "speaker": "u0", "meta": {}, key: parent})
         for name, root, parent, text, key in utterances
     ]
-    (tmp_path / "utterances.jsonl").write_text("\n".join([*lines, '{"id": "L5"}']) + "\n")
+    (tmp_path / "utterances.jsonl").write_text("\n".join([*lines, '{"id": "L5"}', list_as_id]) + "\n")
     (tmp_path / "conversations.json").write_text("{}")
     conversations, report = read("cornell", tmp_path)
     assert conversations == [["first line", "second one", "third"], ["a", "b"]]
     (piece,) = report.pieces
-    assert (piece.records, piece.damaged) == (7, 1)
+    assert (piece.records, piece.damaged) == (8, 2)
     assert piece.left_out == {"beside the first reply to an utterance": 1}
 
 

@@ -28,7 +28,7 @@ from seq2seq_chat.system.compressed import DamagedFile
 _BATCH_MESSAGES = 4096
 _SHOWN_PEOPLE = 10
 _LINK = re.compile(r"(?:https?://|www\.)\S+", re.IGNORECASE)
-_EMAIL = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
+_EMAIL = re.compile(r"[\w.+-]{1,64}@[\w-]+(?:\.[\w-]+)+")
 _MENTION = re.compile(r"@[\w.]+")
 _NUMBER = re.compile(r"\+?\d(?:[\d\s().:,/-]*\d)?")
 _WORD = re.compile(r"[^\W\d_]+")

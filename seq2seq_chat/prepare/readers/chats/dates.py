@@ -121,9 +121,12 @@ Fields = tuple[int, int, int]
 """The numbers of a date in the order in which they are written."""
 
 
-def from_milliseconds(milliseconds: float) -> datetime:
-    """A time in UTC from the milliseconds since 1970. Raises OverflowError."""
-    return _EPOCH + timedelta(milliseconds=milliseconds)
+def from_milliseconds(milliseconds: float | str | None) -> datetime | None:
+    """A time in UTC from the milliseconds since 1970; None if it is none."""
+    try:
+        return _EPOCH + timedelta(milliseconds=float(milliseconds)) if milliseconds else None
+    except (OverflowError, TypeError, ValueError):
+        return None
 
 
 def seconds_since_1970(time: datetime) -> float:
@@ -168,7 +171,7 @@ def to_date(fields: Fields, order: DateOrder) -> date | None:
         return date(year + 621, 3, 21) + timedelta(days=30 * (month - 1) + min(month - 1, 6) + day - 1)
     try:
         return date(year - (_BUDDHIST_YEARS if year > 2400 else 0), month, day)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
 
 
@@ -206,6 +209,8 @@ class Clock:
         fields, clock = numbers[:3], numbers[3:]
         if _CLOCK_FIRST.match(stamp):
             fields, clock = numbers[-3:], numbers[:-3]
+        if len(fields) < 3 or len(clock) < 2:
+            return None
         if fields not in self._days:
             self._days[fields] = to_date((fields[0], fields[1], fields[2]), self.order)
         day = self._days[fields]
