@@ -102,7 +102,7 @@ def find_table(piece: Piece, columns: Columns | None) -> Table | None:
         CorpusError: The columns must be chosen or do not exist, or the file cannot be read.
     """
     start = start_of(piece)
-    lines = start.decode("utf-8-sig", "replace").splitlines()
+    lines = re.split("\r\n?|\n", start.decode("utf-8-sig", "replace"))
     lines = lines[:-1] if len(start) == START_BYTES else lines  # the last one is cut
     settings: dict[str, str] = {}
     for line in lines:

@@ -75,6 +75,11 @@ def test_blank_lines_do_not_count(prepare: Prepare, tmp_path: Path, kind: str) -
     assert prepare(path, "--tokenizer", "whitespace") == PAIRS
 
 
+def test_a_line_separator_in_json_does_not_end_the_line(prepare: Prepare, tmp_path: Path) -> None:
+    (tmp_path / "x.jsonl").write_text('{"en": "a b\u2028c", "fr": "d"}\n' * 20, encoding="utf-8")
+    assert prepare(tmp_path / "x.jsonl", "--tokenizer", "whitespace") == [("a b c", "d")] * 20
+
+
 def test_anki_names_the_separator(prepare: Prepare, tmp_path: Path) -> None:
     (tmp_path / "x.csv").write_text("#separator:Colon\n" + "Come, Carl:Viens, Carl\n" * 20)
     assert prepare(tmp_path / "x.csv", "--tokenizer", "whitespace") == [("Come, Carl", "Viens, Carl")] * 20
