@@ -25,7 +25,7 @@ from seq2seq_chat.system.files import file_checksum, write_atomically
 from seq2seq_chat.system.lines import read_error
 from seq2seq_chat.text.tokenizers import TokenizerSettings
 
-_FORMAT = 14  # increment it whenever a reader or a schema changes
+_FORMAT = 15  # increment it whenever a reader or a schema changes
 _ROWS_PER_GROUP = 1 << 17
 MAX_EXAMPLES, MAX_EXAMPLE_LENGTH = 2, 60
 """Examples for a reason why something was left out, and their length in characters."""

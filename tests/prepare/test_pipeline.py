@@ -262,8 +262,6 @@ def test_errors(raw: Path, tmp_path: Path) -> None:
     (tmp_path / "nothing.txt").touch()
     with pytest.raises(CorpusError, match=r"nothing\.txt is empty\."):
         prepare(PrepareSettings("lines"), [tmp_path / "nothing.txt"], output)
-    with pytest.raises(UserError, match="is not a valid split"):
-        prepare(PrepareSettings("dailydialog", split=(0, 1, 1)), [raw], output)
     with pytest.raises(UserError, match="contains input files"):
         prepare(PrepareSettings("dailydialog"), [raw], raw)
     assert not output.exists()
@@ -378,11 +376,6 @@ def test_many_lines_that_are_left_out_are_a_warning(tmp_path: Path, cli: Cli) ->
 @pytest.mark.parametrize(
     ("settings", "text", "message"),
     [
-        (
-            PrepareSettings("reddit", RedditSettings(("flims",))),
-            REDDIT,
-            r"0 of 7 comments are in subreddit flims\. .* there is movies: 7\.",
-        ),
         (
             PrepareSettings("reddit", RedditSettings(min_score=1000)),
             REDDIT,

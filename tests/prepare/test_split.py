@@ -1,3 +1,4 @@
+import math
 from collections import Counter
 from pathlib import Path
 
@@ -6,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seq2seq_chat.data.corpus_file import CorpusError
+from seq2seq_chat.prepare.settings import PrepareSettings
 from seq2seq_chat.prepare.shards import Piece
 from seq2seq_chat.prepare.split import (
     SPLITS,
     all_splits_filled,
     apportion,
-    check_shares,
     fill_empty_splits,
     fit_shares,
     hold_out,
@@ -57,10 +58,12 @@ def test_fill_empty_splits(count: int, shares: tuple[int, int, int], seed: int) 
         assert len(moved) <= 2
 
 
-@pytest.mark.parametrize("bad", [(0, 1, 1), (-1, 1, 1), (97, -1, 2), (1, 2), (1, 1, 1, 1)])
+@pytest.mark.parametrize(
+    "bad", [(0, 1, 1), (-1, 1, 1), (97, -1, 2), (1, 2), (1, 1, 1, 1), (math.nan, 1, 1), (math.inf, 1, 1)]
+)
 def test_invalid_shares(bad) -> None:
     with pytest.raises(UserError, match="is not a valid split"):
-        check_shares(bad)
+        PrepareSettings("lines", split=bad)
 
 
 @given(st.integers(0, 200), shares, st.integers(0, 5))

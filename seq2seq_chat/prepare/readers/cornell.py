@@ -66,8 +66,9 @@ def _read_convokit(piece: Piece, settings: ReaderSettings, shard: Shard) -> None
         try:
             utterance = orjson.loads(line)
             name, text = utterance["id"], _plain(utterance["text"])
-            replies[utterance["reply-to" if "reply-to" in utterance else "reply_to"]].append(name)
+            siblings = replies[utterance["reply-to" if "reply-to" in utterance else "reply_to"]]
             texts.setdefault(name, text)
+            siblings.append(name)
         except (ValueError, KeyError, TypeError) as error:
             shard.add_damage(f"line {number}", f"not an utterance as ConvoKit writes them: {error!r}")
     conversations = ConversationWriter(piece, settings, shard)

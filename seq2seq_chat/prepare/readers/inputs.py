@@ -102,9 +102,12 @@ def find_encoding(start: bytes) -> str:
 
 
 def safe_members(path: Path) -> list[zipfile.ZipInfo]:
-    """The members of a ZIP archive. Raises CorpusError if it is a decompression bomb, and OSError."""
-    with zipfile.ZipFile(path) as archive:
-        members = archive.infolist()
+    """The members of a ZIP archive. Raises CorpusError if it is damaged, or a decompression bomb."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            members = archive.infolist()
+    except ZIP_ERRORS as error:
+        raise CorpusError(f"{path} is a damaged ZIP archive. Download it again.") from error
     for info in members:
         if info.file_size > max(_MIN_SUSPICIOUS_BYTES, _MAX_EXPANSION * info.compress_size):
             raise CorpusError(

@@ -231,7 +231,10 @@ def _has_columns(piece: Piece) -> bool:
 
 def _is_divisible(path: Path) -> bool:
     piece = Piece(path, 0)
-    return not (zipfile.is_zipfile(path) or is_memory(piece) or find_table(piece, None))
+    try:
+        return not (zipfile.is_zipfile(path) or is_memory(piece) or find_table(piece, None))
+    except CorpusError:  # a table of which the settings choose columns
+        return False
 
 
 CORPUS = RawCorpus(

@@ -359,8 +359,9 @@ def check_subreddits(settings: RedditSettings, report: PieceReport, files: Seque
     if report.left_out.get(OTHER_SUBREDDITS, 0) + report.damaged < report.records:
         return
     lines = [line for file in files[:1] for line in read_start(file.path, _START_BYTES).splitlines()]
-    found = Counter((_parse_object(memoryview(line)) or {}).get("subreddit") for line in lines if line)
-    names = ", ".join(f"{name}: {count:,}" for name, count in found.most_common(6) if name)
+    comments = (_parse_object(memoryview(line)) or {} for line in lines if line)
+    found = Counter(name for comment in comments if isinstance(name := comment.get("subreddit"), str))
+    names = ", ".join(f"{name}: {count:,}" for name, count in found.most_common(6))
     raise CorpusError(
         f"0 of {report.records:,} comments are in subreddit {' or '.join(settings.subreddits)}. "
         f"At the start of {files[0].path}, there is {names or 'none'}."

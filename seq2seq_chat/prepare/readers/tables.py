@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import html
-import itertools
 import json
 import re
 from collections import Counter
@@ -24,7 +23,7 @@ MAX_ROW_LINES = 100
 _TABLES = re.compile(r".*\.(csv|jsonl|ndjson)(\.\w+)?", re.IGNORECASE)
 _QUOTED = re.compile(r'(?:^|[\t,;])"(?:[^"]*""|[^"]*$|[^"]*"(?:[\t,;]|$))')
 _ANKI = re.compile(r"#(separator|html|columns|tags|deck|notetype|if matches|(?:tags|guid|notetype|deck) column):(.*)")
-_ANKI_SEPARATORS = {"tab": "\t", "comma": ",", "semicolon": ";", "pipe": "|", "space": " "}
+_ANKI_SEPARATORS = {"tab": "\t", "comma": ",", "semicolon": ";", "colon": ":", "pipe": "|", "space": " "}
 _NO_TEXT = ("tags column", "guid column", "notetype column", "deck column")  # of Anki
 _WORD = re.compile(r"[^\W\d_][\w -]{0,19}")
 _TAG = re.compile(r"<[^<>]*>")
@@ -35,7 +34,7 @@ class Table(NamedTuple):
 
     delimiter: str  # empty: each line is a JSON object
     is_quoted: bool  # cells may be in quotation marks, with line breaks in them
-    first_row: int  # before it are a header and comments
+    first_row: int  # before it are a header and comments; blank lines do not count
     is_html: bool
     columns: tuple[Any, Any]  # of source and target: indices, or the keys of objects
 
@@ -46,12 +45,12 @@ class Table(NamedTuple):
             CorpusError: A quotation mark is not closed, so that a cell would have the rest of the file.
         """
         if not self.delimiter:
-            yield from enumerate(lines, start=1)
+            yield from ((number, line) for number, line in enumerate(lines, start=1) if line.strip())
             return
         quoting: Any = csv.QUOTE_MINIMAL if self.is_quoted else csv.QUOTE_NONE
         reader = csv.reader((f"{line}\n" for line in lines), delimiter=self.delimiter, quoting=quoting)
-        end = 0
-        for number in itertools.count():
+        number = end = 0
+        while True:
             start = end + 1
             try:
                 cells = next(reader)
@@ -63,7 +62,8 @@ class Table(NamedTuple):
                 end = reader.line_num
             if end - start >= MAX_ROW_LINES:
                 raise CorpusError(f"{piece}, line {start}: a quotation mark is not closed. Close or remove it.")
-            if number >= self.first_row and cells:
+            number += bool(cells)
+            if cells and number > self.first_row:
                 yield end, cells
 
     def pair(self, row: Any) -> Pair:
@@ -102,7 +102,7 @@ def find_table(piece: Piece, columns: Columns | None) -> Table | None:
         CorpusError: The columns must be chosen or do not exist, or the file cannot be read.
     """
     start = start_of(piece)
-    lines = start.decode("utf-8-sig", "replace").splitlines()
+    lines = re.split("\r\n?|\n", start.decode("utf-8-sig", "replace"))
     lines = lines[:-1] if len(start) == START_BYTES else lines  # the last one is cut
     settings: dict[str, str] = {}
     for line in lines:
@@ -123,7 +123,7 @@ def find_table(piece: Piece, columns: Columns | None) -> Table | None:
     width = Counter(map(len, rows)).most_common(1)[0][0]
     has_header = not settings and _is_header(rows, width)
     names = rows[0] if has_header else [str(number) for number in range(1, width + 1)]
-    without_text = {int(settings[key]) - 1 for key in _NO_TEXT if settings.get(key, "").isdigit()}
+    without_text = {int(settings[key]) - 1 for key in _NO_TEXT if settings.get(key, "").isdecimal()}
     usable = [index for index in range(width) if index not in without_text]
     chosen = choose_columns(piece, names, usable, columns)
     return Table(delimiter, is_quoted, len(settings) + has_header, settings.get("html") == "true", chosen)
@@ -168,7 +168,7 @@ def choose_columns(piece: Piece, names: list[str], usable: Iterable[int], column
     for column in columns:
         if column in names:
             indices.append(names.index(column))
-        elif column.isdigit() and 1 <= int(column) <= len(names):
+        elif column.isdecimal() and 1 <= int(column) <= len(names):
             indices.append(int(column) - 1)
         else:
             raise CorpusError(f"{piece} has no column {column}; its columns are {', '.join(names)}.")

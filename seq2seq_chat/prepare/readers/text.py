@@ -84,8 +84,7 @@ def text_lines(piece: Piece, shard: Shard, *, legacy: bool = False) -> Iterator[
     """Yield the lines of a piece of text, numbered from 1.
 
     Lines end at a line feed, with or without a carriage return, or at carriage returns alone; a byte order mark at the
-    start is dropped. A line that
-    is not UTF-8 or too long is skipped: it is a damaged record.
+    start is dropped. A line that is not UTF-8 or too long is skipped: it is a damaged record.
 
     Args:
         legacy: Decode a line that is not UTF-8 as Windows-1252; it is not damage.

@@ -198,6 +198,7 @@ def test_anonymize(tmp_path: Path, prepare: Prepare) -> None:
     everything = b"".join(file.read_bytes() for file in (tmp_path / "out").iterdir() if file.is_file())
     assert b"Okri" not in everything
     assert Anonymizer(["김민수"])("김민수야 민수") == "NAME야 민수"
+    assert Anonymizer([])("a" * 300_000) == "a" * 300_000  # in an instant
 
 
 @pytest.mark.parametrize(
@@ -207,6 +208,11 @@ def test_anonymize(tmp_path: Path, prepare: Prepare) -> None:
         ("chat.txt", b"Dear diary,\ntoday it rained.\n", "Dear diary"),
         ("WhatsApp Chat.txt", b"<!DOCTYPE html>\n<p>color: red</p>\n<p>color: red</p>\n", "<!DOCTYPE html>"),
         ("result.json", b'{"type": "personal_chat", "id": 1, "messages": [{"type": "mess', "after 0 messages"),
+        (
+            "result.json",
+            b'{"type": "personal_chat", "id": 1, "messages": [{"type": "service"}, null]}',
+            "after 1 messages: a message is not as Telegram writes it (AttributeError",
+        ),
         ("chat.txt", chat("13 09:05 Ada: <Media omitted>").encode(), "1 message (media)"),
         ("chat.txt", chat("13 09:05 Ada: one", "13 09:06 Ada: two").encode(), "no two consecutive utterances"),
         ("chat.txt", b"3/4/23, 9:05 - Ada: a\n3/5/23, 9:05 - Ben: b\n", "--date-order"),

@@ -515,6 +515,44 @@ def test_an_export_that_ends_early_is_damaged(tmp_path: Path, name: str) -> None
         read(path)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(
+            f"AuthorID,Author,Date,Content\n1,Ada,03/13/2023 9:05 AM,hi\n1,Ada,{date},yo\n"
+            for date in ("soon", "03/14/2023", "99999999999-1-1 9:05")
+        ),
+        *(
+            json.dumps({"messages": [{"sender_name": "Ada", "timestamp_ms": time, "content": "yo"}]})
+            for time in (None, "soon", 10**17, [1])
+        ),
+        EXPORTS["signal_export"][0] + '\n{"sender": "Ada", "body": "yo"}',
+        f'<smses><sms address="1" date="{10**30}" type="1" body="yo" contact_name="Ada" /></smses>',
+        EXPORTS["kakaotalk_windows_ja"][0] + "----- 9999999999 -----\n[Ada] [9:05 AM] yo\n",
+    ],
+)
+def test_a_time_that_is_none_is_unknown(tmp_path: Path, text: str) -> None:
+    (tmp_path / "export").write_text(text, encoding="utf-8")
+    last = read(tmp_path / "export")[0][-1]
+    assert (last.author, last.text, last.time) == ("Ada", "yo", None)
+
+
+def test_damaged_utf_16(tmp_path: Path) -> None:
+    """Half of an emoji, and half of a character at the end."""
+    text = "13.03.23, 09:05 - Ada: a?b\n13.03.23, 09:05 - Ben: c\n"
+    (tmp_path / "chat.txt").write_bytes(text.encode("utf-16").replace(b"?\0", b"\x3d\xd8") + b"\n")
+    assert [message.text for message in read(tmp_path / "chat.txt")[0]] == ["a\ufffdb", "c\n\ufffd"]
+
+
+def test_a_cue_after_millions_of_hours_is_none(tmp_path: Path) -> None:
+    (tmp_path / "a.srt").write_text("00:00:01,000 --> 00:00:02,000\nHi.\n\n99999999:00:00,000 --> 1:00:00,000\n")
+    assert read(tmp_path / "a.srt")[0][0].text == "Hi."
+
+
+def test_many_blank_lines_are_no_format() -> None:
+    assert find_format("\n" * (1 << 16)) is None  # in an instant
+
+
 def test_people_of_one_name_and_mixed_chats(tmp_path: Path) -> None:
     path = tmp_path / "result.json"
     path.write_text(json.dumps(telegram({"text": "a"}, {"text": "b", "from_id": "user2"})))

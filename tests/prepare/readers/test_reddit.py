@@ -118,6 +118,13 @@ def test_bodies_of_today(tmp_path: Path, body: str, text: str | None) -> None:
     assert lines[1::3] == ([] if text is None else [text]) + ["the end"]
 
 
+def test_other_subreddits_are_named(tmp_path: Path) -> None:
+    names = ["b", "a", "b", ["c"], None]
+    (tmp_path / "RC_2023-01").write_text("".join(json.dumps({"subreddit": name}) + "\n" for name in names))
+    with pytest.raises(CorpusError, match=r"0 of 5 comments are in subreddit s\. .* there is b: 2, a: 1\."):
+        prepare(PrepareSettings("reddit", RedditSettings(("s",))), [tmp_path], tmp_path / "out")
+
+
 def test_numbers_as_ids_submissions_and_bots(tmp_path: Path) -> None:
     """As the API of Pushshift wrote them: 33 and 360 are x and a0 to the base of 36."""
     lines = [

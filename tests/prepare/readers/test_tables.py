@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from seq2seq_chat.prepare import pipeline
 from tests.conftest import Cli
 
 Prepare = Callable[..., list[tuple[str, ...]]]
@@ -67,6 +68,23 @@ def test_tables(prepare: Prepare, tmp_path: Path, kind: str) -> None:
     assert prepare(saved(tmp_path, kind), "--tokenizer", "whitespace") == PAIRS
 
 
+@pytest.mark.parametrize("kind", ["json", "csv"])
+def test_blank_lines_do_not_count(prepare: Prepare, tmp_path: Path, kind: str) -> None:
+    path = saved(tmp_path, kind)
+    path.write_text(f"\n\n{path.read_text('utf-8-sig')}\n\n", encoding="utf-8")
+    assert prepare(path, "--tokenizer", "whitespace") == PAIRS
+
+
+def test_a_line_separator_in_json_does_not_end_the_line(prepare: Prepare, tmp_path: Path) -> None:
+    (tmp_path / "x.jsonl").write_text('{"en": "a b\u2028c", "fr": "d"}\n' * 20, encoding="utf-8")
+    assert prepare(tmp_path / "x.jsonl", "--tokenizer", "whitespace") == [("a b c", "d")] * 20
+
+
+def test_anki_names_the_separator(prepare: Prepare, tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text("#separator:Colon\n" + "Come, Carl:Viens, Carl\n" * 20)
+    assert prepare(tmp_path / "x.csv", "--tokenizer", "whitespace") == [("Come, Carl", "Viens, Carl")] * 20
+
+
 def test_line_breaks_in_cells(prepare: Prepare, tmp_path: Path) -> None:
     with open(tmp_path / "x.csv", "w", encoding="utf-8", newline="") as file:
         csv.writer(file).writerows([("a b", "c\nd"), *PAIRS])
@@ -80,7 +98,9 @@ def test_a_quotation_mark_that_is_not_closed_is_refused(refuse: Callable[..., st
     assert "x.csv, line 2: a quotation mark is not closed" in refuse(tmp_path / "x.csv")
 
 
-def test_columns_are_chosen(prepare: Prepare, refuse: Callable[..., str], tmp_path: Path) -> None:
+def test_columns_are_chosen(
+    prepare: Prepare, refuse: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rows = [("id", "note", "de", "en"), *((str(n), "x y", *pair) for n, pair in enumerate(PAIRS))]
     with open(tmp_path / "x.csv", "w", encoding="utf-8", newline="") as file:
         csv.writer(file).writerows(rows)
@@ -93,11 +113,19 @@ def test_columns_are_chosen(prepare: Prepare, refuse: Callable[..., str], tmp_pa
     assert "does not name two columns" in refuse(tmp_path / "x.csv", "--columns", "2")
     for file, columns in (("x.csv", "de,en"), ("x.csv", "3,4"), ("x.tsv", "1,2")):
         assert prepare(tmp_path / file, "--columns", columns) == PAIRS
+    assert "has no column ²" in refuse(tmp_path / "x.tsv", "--columns", "1,²")
+    monkeypatch.setattr(pipeline, "_RANGE_BYTES", 100)  # a large file is not divided before its columns are known
+    assert prepare(tmp_path / "x.tsv", "--columns", "1,2") == PAIRS
 
 
 def test_a_damaged_archive_is_refused(refuse: Callable[..., str], tmp_path: Path) -> None:
     (tmp_path / "fra-eng.zip").write_bytes(b"PK\x03\x04" + bytes(100))
     assert "fra-eng.zip is a damaged ZIP archive" in refuse(tmp_path / "fra-eng.zip")
+    with zipfile.ZipFile(tmp_path / "list.zip", "w") as archive:
+        archive.writestr("fra.txt", "a\tb\n")
+    content = (tmp_path / "list.zip").read_bytes()
+    (tmp_path / "list.zip").write_bytes(content.replace(b"PK\x01\x02", b"PK\x01\x09"))
+    assert "list.zip is a damaged ZIP archive" in refuse(tmp_path / "list.zip")
     with zipfile.ZipFile(tmp_path / "pairs.xlsx", "w") as sheet:
         sheet.writestr("xl/workbook.xml", "<workbook/>")
     assert "pairs.xlsx is a spreadsheet. Save its table as CSV in UTF-8" in refuse(tmp_path / "pairs.xlsx")

@@ -172,6 +172,7 @@ def cornell(folder: Path, conversations: str, lines: bytes) -> Path:
 
 def test_cornell_of_convokit(tmp_path: Path, read: Read) -> None:
     """Replies come before what they reply to; a second reply to an utterance is left out."""
+    list_as_id = '{"id": ["L6"], "reply-to": null, "text": "a"}'
     utterances = [
         ("L3", "L1", "L2", "third", "reply-to"),
         ("L2", "L1", "L1", "second <u>one</u>", "reply-to"),
@@ -184,12 +185,12 @@ def test_cornell_of_convokit(tmp_path: Path, read: Read) -> None:
         json.dumps({"id": name, "conversation_id": root, "text": text, "speaker": "u0", "meta": {}, key: parent})
         for name, root, parent, text, key in utterances
     ]
-    (tmp_path / "utterances.jsonl").write_text("\n".join([*lines, '{"id": "L5"}']) + "\n")
+    (tmp_path / "utterances.jsonl").write_text("\n".join([*lines, '{"id": "L5"}', list_as_id]) + "\n")
     (tmp_path / "conversations.json").write_text("{}")
     conversations, report = read("cornell", tmp_path)
     assert conversations == [["first line", "second one", "third"], ["a", "b"]]
     (piece,) = report.pieces
-    assert (piece.records, piece.damaged) == (7, 1)
+    assert (piece.records, piece.damaged) == (8, 2)
     assert piece.left_out == {"beside the first reply to an utterance": 1}
 
 
@@ -237,35 +238,13 @@ def test_damaged_compressed_file_is_read_up_to_the_damage(
     assert re.search(r", after line \d+: .*compressed data", reported.text)
 
 
-def test_missing_and_empty_files(tmp_path: Path, read: Read) -> None:
-    with pytest.raises(CorpusError, match="does not exist"):
-        read("lines", tmp_path / "none")
-    (tmp_path / "empty").touch()
-    conversations, report = read("lines", tmp_path / "empty")
-    assert (conversations, report.damages) == ([], [])
-
-
-@pytest.fixture(scope="module")
-def prepared(dailydialog: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    output = tmp_path_factory.mktemp("dailydialog")
-    prepare(PrepareSettings("dailydialog", vocabulary_size=8000), [dailydialog], output)
-    return output
-
-
-def plain_conversations(path: Path) -> list[list[str]]:
-    parts = path.read_text().split("<<<<<END-CONV>>>>>\n")
-    return [part.splitlines() for part in parts[:-1]]
-
-
-@pytest.mark.parametrize(("split", "dialogues"), [("train", 11_118), ("validation", 1000), ("test", 1000)])
-def test_official_split(prepared: Path, split: str, dialogues: int) -> None:
-    assert len(plain_conversations(prepared / f"{split}.txt")) == dialogues
-
-
-def test_text_is_cleaned(prepared: Path) -> None:
+def test_the_real_dailydialog(dailydialog: Path, tmp_path: Path) -> None:
+    """Its official split is kept, and its text is cleaned."""
+    prepare(PrepareSettings("dailydialog", vocabulary_size=8000), [dailydialog], tmp_path)
+    lines = {name: (tmp_path / f"{name}.txt").read_text().splitlines() for name in ("train", "validation", "test")}
+    assert [texts.count("<<<<<END-CONV>>>>>") for texts in lines.values()] == [11_118, 1000, 1000]
     allowed = re.compile(r"([a-z0-9]+|[.,!?])( ([a-z0-9]+|[.,!?]))*|<<<<<END-CONV>>>>>")
-    lines = (prepared / "test.txt").read_text().splitlines()
-    assert all(allowed.fullmatch(line) for line in lines)
+    assert all(allowed.fullmatch(line) for line in lines["test"])
 
 
 TALK = [f"how are you {n} ?\nfine , thanks {n} ." for n in range(20)]

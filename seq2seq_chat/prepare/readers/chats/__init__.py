@@ -6,7 +6,6 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 
 from seq2seq_chat.data.corpus_file import CorpusError
 from seq2seq_chat.prepare.readers import RawCorpus
@@ -28,7 +27,7 @@ from seq2seq_chat.system.compressed import DamagedFile
 _BATCH_MESSAGES = 4096
 _SHOWN_PEOPLE = 10
 _LINK = re.compile(r"(?:https?://|www\.)\S+", re.IGNORECASE)
-_EMAIL = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
+_EMAIL = re.compile(r"[\w.+-]{1,64}@[\w-]+(?:\.[\w-]+)+")
 _MENTION = re.compile(r"@[\w.]+")
 _NUMBER = re.compile(r"\+?\d(?:[\d\s().:,/-]*\d)?")
 _WORD = re.compile(r"[^\W\d_]+")
@@ -100,19 +99,17 @@ def _anonymizer(piece: Piece, chat_format: ChatFormat, settings: ChatSettings) -
 
 def _batches(messages: Iterator[Message]) -> Iterator[list[Message]]:
     """Batches of messages. If reading fails, the last one has the messages before."""
-    failure: list[DamagedFile] = []
-
-    def undamaged() -> Iterator[Message]:
-        try:
-            yield from messages
-        except DamagedFile as error:
-            failure.append(error)
-
-    readable = undamaged()
-    while batch := list(islice(readable, _BATCH_MESSAGES)):
+    batch: list[Message] = []
+    try:
+        for message in messages:
+            batch.append(message)
+            if len(batch) == _BATCH_MESSAGES:
+                yield batch
+                batch = []
+    except DamagedFile:
         yield batch
-    if failure:
-        raise failure[0]
+        raise
+    yield batch
 
 
 class Anonymizer:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from datetime import date, datetime, timedelta
 from functools import lru_cache
 from itertools import pairwise
-from typing import Literal
+from typing import Literal, get_args
 
 from dateutil import parser
 
@@ -18,6 +18,7 @@ logger = logging.getLogger(__name__)
 
 DateOrder = Literal["dmy", "mdy", "ymd"]
 """The order of day, month and year."""
+DATE_ORDERS: tuple[DateOrder, ...] = get_args(DateOrder)
 
 _MONTHS = {
     name: month
@@ -121,9 +122,12 @@ Fields = tuple[int, int, int]
 """The numbers of a date in the order in which they are written."""
 
 
-def from_milliseconds(milliseconds: float) -> datetime:
-    """A time in UTC from the milliseconds since 1970. Raises OverflowError."""
-    return _EPOCH + timedelta(milliseconds=milliseconds)
+def from_milliseconds(milliseconds: float | str | None) -> datetime | None:
+    """A time in UTC from the milliseconds since 1970; None if it is none."""
+    try:
+        return _EPOCH + timedelta(milliseconds=float(milliseconds)) if milliseconds else None
+    except (OverflowError, TypeError, ValueError):
+        return None
 
 
 def seconds_since_1970(time: datetime) -> float:
@@ -150,10 +154,17 @@ def from_english(text: str) -> datetime | None:
 
 def date_fields(stamp: str) -> Fields | None:
     """The numbers of the date in a stamp or in a date alone."""
-    numbers = [int(number) for number in _NUMBERS.findall(stamp)]
-    if _CLOCK_FIRST.match(stamp):
-        numbers = numbers[-3:]
-    return (numbers[0], numbers[1], numbers[2]) if len(numbers) >= 3 else None
+    return _date_and_clock(stamp)[0]
+
+
+def _date_and_clock(stamp: str) -> tuple[Fields | None, tuple[int, ...]]:
+    """The numbers of the date in a stamp, if there is one, and those of its time of day."""
+    numbers = tuple(map(int, _NUMBERS.findall(stamp)))
+    if len(numbers) < 3:
+        return None, ()
+    first = len(numbers) - 3 if _CLOCK_FIRST.match(stamp) else 0
+    year, month, day = numbers[first : first + 3]
+    return (year, month, day), numbers[:first] or numbers[3:]
 
 
 def to_date(fields: Fields, order: DateOrder) -> date | None:
@@ -168,7 +179,7 @@ def to_date(fields: Fields, order: DateOrder) -> date | None:
         return date(year + 621, 3, 21) + timedelta(days=30 * (month - 1) + min(month - 1, 6) + day - 1)
     try:
         return date(year - (_BUDDHIST_YEARS if year > 2400 else 0), month, day)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
 
 
@@ -190,7 +201,7 @@ class Clock:
         self._has_names = known != given_stamps
         self.order: DateOrder = given or _find_order(known, name)
         self._has_halves = not known or any(_AFTERNOON.search(stamp) or _MORNING.search(stamp) for stamp in known)
-        self._days: dict[tuple[int, ...], date | None] = {}
+        self._days: dict[Fields, date | None] = {}
         if unknown := _unknown_half(known):
             logger.warning(
                 "%s: times such as “%s” may be before or after noon, in words that are not known here; they are read "
@@ -202,12 +213,11 @@ class Clock:
         """The time of a stamp, or None if it is none in the order of the file."""
         if self._has_names:
             stamp = _month_as_number(stamp)
-        numbers = tuple(map(int, _NUMBERS.findall(stamp)))
-        fields, clock = numbers[:3], numbers[3:]
-        if _CLOCK_FIRST.match(stamp):
-            fields, clock = numbers[-3:], numbers[:-3]
+        fields, clock = _date_and_clock(stamp)
+        if fields is None or len(clock) < 2:
+            return None
         if fields not in self._days:
-            self._days[fields] = to_date((fields[0], fields[1], fields[2]), self.order)
+            self._days[fields] = to_date(fields, self.order)
         day = self._days[fields]
         return None if day is None else at(day, clock, stamp if self._has_halves else "")
 
@@ -264,13 +274,12 @@ def _find_order(stamps: list[str], name: str) -> DateOrder:
     scores: dict[DateOrder, tuple[int, int, bool]] = {}
     first, _, last = map(set, zip(*dates, strict=True)) if dates else ((), (), ())
     readings: dict[DateOrder, list[date]] = {}
-    orders: tuple[DateOrder, ...] = ("dmy", "mdy", "ymd")
-    for order in orders:
+    for order in DATE_ORDERS:
         possible = [day for day in (to_date(fields, order) for fields in dates) if day is not None]
         days = readings[order] = [day for day in possible if day.year in _YEARS]
         is_year_first = order == "ymd" and len(first) == 1 < len(last)
         scores[order] = len(days), -sum(later < earlier for earlier, later in pairwise(days)), is_year_first
-    best = max(orders, key=lambda order: scores[order])  # the first of equals
+    best = max(DATE_ORDERS, key=lambda order: scores[order])  # the first of equals
     is_tie = scores["dmy"] == scores["mdy"] and readings["dmy"] != readings["mdy"]
     if best == "dmy" and len(dates) > 1 and is_tie and "/" in stamps[0]:  # only with / do some write the month first
         raise CorpusError(

@@ -50,11 +50,14 @@ class Export:
 
     def messages(self, chat_format: ChatFormat) -> Iterator[Message]:
         """Yield the messages; those that are left out are counted. Raises DamagedFile, OSError, CorpusError."""
-        for message in chat_format.read(self):
-            if isinstance(message, str):
-                self.left_out[message] += 1
-            else:
-                yield message
+        try:
+            for message in chat_format.read(self):
+                if isinstance(message, str):
+                    self.left_out[message] += 1
+                else:
+                    yield message
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            raise DamagedFile(f"a message is not as {chat_format.name} writes it ({error!r})") from error
 
     def start(self) -> str:
         """The text at the start of the first file. Raises DamagedFile, OSError."""
@@ -68,8 +71,9 @@ class Export:
         """
         for piece in self.pieces:
             with open_piece(piece, self.on_progress if progress else lambda size: None) as file:
-                text = io.TextIOWrapper(file, find_encoding(read_start_of(piece)), "surrogateescape")
-                for line in text:
+                encoding = find_encoding(read_start_of(piece))
+                errors = "replace" if encoding == "utf-16" else "surrogateescape"
+                for line in io.TextIOWrapper(file, encoding, errors):
                     yield line.removesuffix("\n")
 
     def rows(self, *, progress: bool = True) -> Iterator[dict[str, str]]:

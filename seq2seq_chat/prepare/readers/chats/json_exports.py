@@ -174,8 +174,7 @@ def _messenger(fields: Fields) -> Message | str:
         return "media"
     if _MESSENGER_SYSTEM.fullmatch(text) or (text.startswith(author) and author and _ACTIONS.match(text, len(author))):
         return "system"
-    milliseconds = fields.get("timestamp_ms") or fields.get("timestamp")
-    return Message(author, from_milliseconds(milliseconds) if milliseconds else None, text)
+    return Message(author, from_milliseconds(fields.get("timestamp_ms") or fields.get("timestamp")), text)
 
 
 def _mended(text: str) -> str:
@@ -280,7 +279,7 @@ def _signal_export(fields: Fields) -> Message | str:
         return "system"
     if not text:
         return "media" if fields.get("attachments") or fields.get("sticker") else "system"
-    return Message(ME if author == "Me" else author, from_iso(fields["date"]), text)
+    return Message(ME if author == "Me" else author, from_iso(str(fields.get("date"))), text)
 
 
 def _read_signal(export: Export) -> Iterator[Message | str]:
@@ -297,7 +296,7 @@ def _signal(item: Fields, people: dict[str, str]) -> Message | str:
     text = ((message.get("text") or message.get("textReply", {}).get("text") or {}).get("body") or "").strip()
     if not text:
         return "deleted" if "remoteDeletedMessage" in item else "system" if "updateMessage" in item else "media"
-    author, time = str(item.get("authorId")), from_milliseconds(int(item.get("dateSent") or 0))
+    author, time = str(item.get("authorId")), from_milliseconds(item.get("dateSent"))
     name = ME if "outgoing" in item else people.get(author, f"person {author}")
     return Message(name, time, text, str(item.get("chatId")), author)
 

@@ -9,7 +9,16 @@ import re
 from collections.abc import Iterator
 from datetime import date, datetime
 
-from seq2seq_chat.prepare.readers.chats.dates import Clock, DateOrder, at, date_fields, from_english, from_iso, to_date
+from seq2seq_chat.prepare.readers.chats.dates import (
+    DATE_ORDERS,
+    Clock,
+    DateOrder,
+    at,
+    date_fields,
+    from_english,
+    from_iso,
+    to_date,
+)
 from seq2seq_chat.prepare.readers.chats.exports import Export
 from seq2seq_chat.prepare.readers.chats.formats import ChatFormat, Message, Names, join_lines
 
@@ -85,8 +94,7 @@ def _read_line(export: Export) -> Iterator[Message | str]:
 
 def _order_of_weekdays(weekdays: dict[str, str]) -> DateOrder | None:
     """The order in which each date falls on its day of the week, in English; None unless there is exactly one."""
-    orders: tuple[DateOrder, ...] = ("dmy", "mdy", "ymd")
-    fitting = [order for order in orders if all(_is_weekday(*item, order) for item in weekdays.items())]
+    fitting = [order for order in DATE_ORDERS if all(_is_weekday(*item, order) for item in weekdays.items())]
     return fitting[0] if len(fitting) == 1 else None
 
 

@@ -13,7 +13,7 @@ from seq2seq_chat.prepare.readers.inputs import open_piece
 from seq2seq_chat.prepare.readers.memories import iterate_elements
 from seq2seq_chat.system.compressed import DamagedFile
 
-_START = re.compile(r"\s*(?:<\?xml[^>]*>|<!--.*?-->|\s)*<smses\b", re.DOTALL)
+_START = re.compile(r"(?:<\?xml[^>]*>|<!--.*?-->|\s)*<smses\b", re.DOTALL)
 _SURROGATES = re.compile(rb"&#(5[5-7]\d{3});(?:&#(5[67]\d{3});)?")  # an emoji is written as its two UTF-16 units
 _LONGEST = len("&#55357;&#56834;")  # bytes
 _RECEIVED, _SENT, _FROM = "1", "2", "137"
@@ -71,10 +71,8 @@ def _message(element: Any) -> Message | str:
     if "~" in address:  # a group
         senders = [entry.get("address") for entry in element.iter("addr") if entry.get("type") == _FROM]
         name = next(filter(None, senders), name)
-    date = element.get("date") or ""
-    time = from_milliseconds(int(date)) if date.isdecimal() else None
     chat = re.sub(r"[^\w~+@.]", "", address) or name
-    return Message(ME if box == _SENT else name or "unknown", time, text, chat)
+    return Message(ME if box == _SENT else name or "unknown", from_milliseconds(element.get("date")), text, chat)
 
 
 FORMATS = (ChatFormat("SMS Backup & Restore", _START.match, _read),)

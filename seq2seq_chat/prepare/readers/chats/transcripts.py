@@ -21,7 +21,7 @@ _RULE = re.compile(r"[-=*_]{3,}")
 _MOSTLY = 0.5  # lines of a script, or subtitles, that have a name
 _BLANK_SHARE = 0.8  # of the turns are followed by blank lines: then these do not divide conversations
 
-_CUE = re.compile(r"(?:(\d+):)?(\d{1,2}):(\d{2})[,.](\d{1,3}) *--> *\d.*")
+_CUE = re.compile(r"(?:(\d{1,4}):)?(\d{1,2}):(\d{2})[,.](\d{1,3}) *--> *\d.*")
 _TAGS = re.compile(r"<(?!v[. ])[^<>]*>|\{\\[^{}]*\}")
 _VOICE = re.compile(r"<v(?:\.\S+)? ([^<>]+)>")
 _LABEL = re.compile(r"([^\W\d_][^:：]{1,30})[:：] ?(.*)")
