@@ -114,7 +114,11 @@ def _text_options(*, tokenizer: str, split: str) -> _Decorator:
             "--split", callback=_parse_split, metavar="A,B,C", help=f"Percentages of the splits.  [default: {split}]"
         ),
         click.option(
-            "--vocabulary-size", type=int, default=50_000, metavar="N", help="Words, including the special ones."
+            "--vocabulary-size",
+            type=click.IntRange(max=10**9),
+            default=50_000,
+            metavar="N",
+            help="Words, including the special ones.",
         ),
         click.option(
             "--tokenizer",
@@ -199,11 +203,15 @@ def lines(turns: Any, separator: str | None, as_is: bool, **options: Any) -> Non
 
 @prepare.command()
 @click.option("--target-tokenizer", type=click.Choice(_TOKENIZERS), help="Of the target.  [default: the same]")
-@click.option("--target-vocabulary-size", type=int, metavar="N", help="Of the target.  [default: the same]")
+@click.option(
+    "--target-vocabulary-size", type=click.IntRange(max=10**9), metavar="N", help="Of the target.  [default: the same]"
+)
 @click.option(
     "--shared-vocabulary/--no-shared-vocabulary", help="One tokenizer and vocabulary for both sides, or separate ones."
 )
-@click.option("--max-words", type=click.IntRange(1), metavar="N", help="Skip pairs with a side of more than N words.")
+@click.option(
+    "--max-words", type=click.IntRange(1, 10**9), metavar="N", help="Skip pairs with a side of more than N words."
+)
 @click.option(
     "--max-ratio",
     type=click.FloatRange(1),
@@ -256,7 +264,7 @@ def opensubtitles(max_gap: float | None, **options: Any) -> None:
 )
 @click.option(
     "--max-words",
-    type=click.IntRange(1),
+    type=click.IntRange(1, 10**9),
     metavar="N",
     help="Skip comments of more than N words, as white space separates them.",
 )

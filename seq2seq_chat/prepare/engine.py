@@ -55,10 +55,12 @@ def memory_bytes(memory: str) -> int:
     if match is None:
         raise UserError(f"{memory} is not a valid memory size. Use a size such as 2GB or 512MB.")
     power = "KMGT".index(match[2].upper()) + 1 if match[2] else 0
-    size = int(float(match[1]) * (1024 if match[3] else 1000) ** power)
+    size = float(match[1]) * (1024 if match[3] else 1000) ** power
+    if size > 2**60:
+        raise UserError(f"{memory} is more memory than any machine has. Use a size such as 2GB or 512MB.")
     if size < 100_000_000:
         raise UserError(f"{memory} of memory is not enough. Use at least 100MB.")
-    return size
+    return int(size)
 
 
 @contextmanager

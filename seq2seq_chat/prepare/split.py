@@ -33,7 +33,9 @@ _NAME_PART = re.compile(r"[^\W_]+")
 
 def check_shares(shares: Shares) -> None:
     """Raise a UserError unless there are three non-negative shares, of which train's is positive."""
-    if len(shares) != len(SPLITS) or not all(0 <= share < math.inf for share in shares) or not shares[0]:
+    if len(shares) != len(SPLITS) or not (
+        shares[0] and all(share >= 0 for share in shares) and math.isfinite(sum(shares))
+    ):
         raise UserError(
             f"{tuple(shares)} is not a valid split. Use three non-negative numbers for train, validation and test, "
             "such as 97, 1 and 2; train must be positive."

@@ -161,6 +161,15 @@ def test_utterances_over_time(tmp_path: Path) -> None:
     ]
 
 
+def test_silences(tmp_path: Path) -> None:
+    """Only a silence that is longer than the limit cuts, also one of a clock that jumps back."""
+    times = [(9.0, 4.0), (9.0, 3.5), (9.0, 3.0), (3.0, 8.0), (3.0, 8.5), (None, 1.0), (50.0, None), (None, None)]
+    columns = {"row": list(range(8)), "start": [a for a, _ in times], "previous_end": [b for _, b in times]}
+    types = [("row", pa.int64()), ("start", pa.float64()), ("previous_end", pa.float64())]
+    found = query(lambda table: queries.cut_at_silences(table, 5.0).select("row", "cut"), columns, types, tmp_path)
+    assert [cut for _, cut in found] == [0, 1, 1, 0, 1, 0, 0, 0]
+
+
 def test_replies_to_comments(tmp_path: Path) -> None:
     """Against plain Python, with ids that occur twice, and parents that are missing or of another submission."""
     rng = random.Random(5)

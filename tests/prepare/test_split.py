@@ -59,7 +59,8 @@ def test_fill_empty_splits(count: int, shares: tuple[int, int, int], seed: int) 
 
 
 @pytest.mark.parametrize(
-    "bad", [(0, 1, 1), (-1, 1, 1), (97, -1, 2), (1, 2), (1, 1, 1, 1), (math.nan, 1, 1), (math.inf, 1, 1)]
+    "bad",
+    [(0, 1, 1), (-1, 1, 1), (97, -1, 2), (1, 2), (1, 1, 1, 1), (math.nan, 1, 1), (math.inf, 1, 1), (1e308, 1e308, 1)],
 )
 def test_invalid_shares(bad) -> None:
     with pytest.raises(UserError, match="is not a valid split"):
