@@ -83,7 +83,7 @@ class Reference:
         return a @ np.array(outputs)
 
     def layer_output(self, layer: int, states: list[tuple[np.ndarray, ...]]) -> np.ndarray:
-        """The output of a layer: that of its cell, and with residual connections its input, from the second on."""
+        """The output of a layer: its cell's output, to which layers from the second on add their input if residual."""
         added = layer and self.config.residual
         return states[layer][0] + (self.layer_output(layer - 1, states) if added else 0)
 

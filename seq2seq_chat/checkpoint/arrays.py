@@ -26,7 +26,7 @@ from seq2seq_chat.config import Config, describe_changes, flat_settings, resume_
 from seq2seq_chat.runs.json_lines import is_step, read_json_lines
 from seq2seq_chat.runs.run import Run, RunError, snapshot_name
 from seq2seq_chat.system.errors import UserError
-from seq2seq_chat.system.files import Draft, as_user_error, atomic_folder, file_checksum
+from seq2seq_chat.system.files import Draft, as_user_error, atomic_folder, create_parents, file_checksum
 from seq2seq_chat.text.codec import Codecs
 
 logger = logging.getLogger(__name__)
@@ -68,7 +68,7 @@ def draft_arrays(path: Path, arrays: Mapping[str, Any], metadata: Mapping[str, A
         UserError: The file could not be written.
     """
     with as_user_error(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
+        create_parents(path)
     draft = Draft(path, "wb")
     try:
         with as_user_error(path), zipfile.ZipFile(draft.stream, "w", zipfile.ZIP_STORED) as archive:

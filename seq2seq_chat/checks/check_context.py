@@ -179,8 +179,8 @@ def first_samples(corpus: Dataset, size: int, steps: int, config: Config) -> Bat
     return corpus.batch(range(size), size=size, source_steps=steps, target_steps=steps, reverse=reverse)
 
 
-def joint_norm(arrays: Iterable[np.ndarray]) -> float:
-    """The Euclidean norm of all numbers of some arrays."""
+def global_norm(arrays: Iterable[np.ndarray]) -> float:
+    """The Euclidean norm of the numbers of all arrays."""
     return math.sqrt(sum(float(np.sum(np.square(array, dtype=np.float64))) for array in arrays))
 
 

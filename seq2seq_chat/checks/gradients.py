@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from seq2seq_chat.checks.check_context import CheckContext, CheckResult, OnProgress, joint_norm
+from seq2seq_chat.checks.check_context import CheckContext, CheckResult, OnProgress, global_norm
 from seq2seq_chat.config import Config, Truncation
 from seq2seq_chat.data.dataset import Batch
 from seq2seq_chat.data.running_text import Streams, TextBatch
@@ -56,7 +56,7 @@ def check_gradients(context: CheckContext, on_progress: OnProgress) -> CheckResu
     norm, updates = _update(subject)
     dense = [np.asarray(tf.convert_to_tensor(gradient)) for gradient in gradients]
     unchanged = _unchanged_units(model, before, dense, updates)
-    clipping_works = abs(joint_norm(updates) / norm - 1) <= TOLERANCE
+    clipping_works = abs(global_norm(updates) / norm - 1) <= TOLERANCE
     if context.config.training.gradient_clipping:
         clipped = _clipped_norm(config, steps, norm / 2)
         clipping_works = clipping_works and abs(clipped / (norm / 2) - 1) <= TOLERANCE
@@ -123,7 +123,7 @@ def _update(subject: Subject) -> tuple[float, list[np.ndarray]]:
 def _clipped_norm(config: Config, steps: int, max_norm: float) -> float:
     """The norm of the update when gradients are clipped to ``max_norm``."""
     training = config.training.model_copy(update={"gradient_clipping": max_norm})
-    return joint_norm(_update(_build(config.model_copy(update={"training": training}), steps))[1])
+    return global_norm(_update(_build(config.model_copy(update={"training": training}), steps))[1])
 
 
 def _unchanged_units(

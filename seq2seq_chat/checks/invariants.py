@@ -15,7 +15,7 @@ from seq2seq_chat.checks.check_context import (
     CheckResult,
     OnProgress,
     first_samples,
-    joint_norm,
+    global_norm,
     scale_weights,
 )
 from seq2seq_chat.config import Decoding
@@ -223,7 +223,7 @@ def check_carried_state(context: CheckContext, on_progress: OnProgress) -> Check
     losses = [np.mean([loss for loss, _ in updates]) for updates in (whole, chunks)]
     gradients = [[np.mean(parts, axis=0) for parts in zip(*(g for _, g in u), strict=True)] for u in (whole, windows)]
     loss = abs(losses[1] / losses[0] - 1)
-    gradient = joint_norm(one - two for one, two in zip(*gradients, strict=True)) / joint_norm(gradients[0])
+    gradient = global_norm(one - two for one, two in zip(*gradients, strict=True)) / global_norm(gradients[0])
     return CheckResult(
         passed=bool(loss <= CARRIED_TOLERANCE and gradient <= GRADIENT_TOLERANCE),
         measured=f"losses differ by {100 * loss:.1e} %, gradients by {100 * gradient:.1e} %",

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from seq2seq_chat.architecture.variables import WORD_VARIABLES
-from seq2seq_chat.checks.check_context import CheckContext, OnProgress, joint_norm, learner_of
+from seq2seq_chat.checks.check_context import CheckContext, OnProgress, global_norm, learner_of
 from seq2seq_chat.config import Config, Training
 from seq2seq_chat.data.build_codecs import build_codecs
 from seq2seq_chat.data.corpus_file import write_conversations
@@ -118,7 +118,7 @@ def run_trial(context: CheckContext, config: Config, max_steps: int, on_progress
         losses[:corpus_steps],
         losses[corpus_steps:] or [math.nan],
         norms,
-        movement=joint_norm(changes) / joint_norm(before) / len(norms),
+        movement=global_norm(changes) / global_norm(before) / len(norms),
         weights=sum(array.size for array in before),
         untrained=[
             variable_name(variable)

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from seq2seq_chat.text.tokenizers import TokenizerSettings
 
 _TOKENIZERS = ["english", "thesis", "unicode", "whitespace", "character", "subword"]
+_COUNT = click.IntRange(1, 10**9)
+_SIZE = click.IntRange(max=10**9)  # what is too small depends on the tokenizer
 
 
 class _Corpora(click.Group):
@@ -114,11 +116,7 @@ def _text_options(*, tokenizer: str, split: str) -> _Decorator:
             "--split", callback=_parse_split, metavar="A,B,C", help=f"Percentages of the splits.  [default: {split}]"
         ),
         click.option(
-            "--vocabulary-size",
-            type=click.IntRange(max=10**9),
-            default=50_000,
-            metavar="N",
-            help="Words, including the special ones.",
+            "--vocabulary-size", type=_SIZE, default=50_000, metavar="N", help="Words, including the special ones."
         ),
         click.option(
             "--tokenizer",
@@ -158,8 +156,8 @@ def _corpus_options(*pairings: str, tokenizer: str = "english") -> _Decorator:
         click.option(
             "--drop-leaked", is_flag=True, help="Drop the samples of train that occur verbatim in validation or test."
         ),
-        click.option("--encoder-steps", type=click.IntRange(1), default=30, help="Statistics: maximum source tokens."),
-        click.option("--decoder-steps", type=click.IntRange(1), default=30, help="Statistics: maximum target tokens."),
+        click.option("--encoder-steps", type=_COUNT, default=30, help="Statistics: maximum source tokens."),
+        click.option("--decoder-steps", type=_COUNT, default=30, help="Statistics: maximum target tokens."),
         click.option(
             "--max-bad",
             type=click.FloatRange(0, 100),
@@ -170,12 +168,7 @@ def _corpus_options(*pairings: str, tokenizer: str = "english") -> _Decorator:
         click.option("--engine", type=click.Choice(["duckdb", "spark"]), default="duckdb", help="Query engine."),
         click.option("--spark-master", metavar="URL", help="URL of the Spark cluster.  [default: local[*]]"),
         click.option("--memory", default="2GB", metavar="SIZE", help="Memory limit of the engine."),
-        click.option(
-            "--jobs",
-            type=click.IntRange(1),
-            metavar="N",
-            help="Number of reader processes.  [default: number of cores]",
-        ),
+        click.option("--jobs", type=_COUNT, metavar="N", help="Reader processes.  [default: number of cores]"),
     )
 
 
@@ -203,15 +196,11 @@ def lines(turns: Any, separator: str | None, as_is: bool, **options: Any) -> Non
 
 @prepare.command()
 @click.option("--target-tokenizer", type=click.Choice(_TOKENIZERS), help="Of the target.  [default: the same]")
-@click.option(
-    "--target-vocabulary-size", type=click.IntRange(max=10**9), metavar="N", help="Of the target.  [default: the same]"
-)
+@click.option("--target-vocabulary-size", type=_SIZE, metavar="N", help="Words of the target.  [default: the same]")
 @click.option(
     "--shared-vocabulary/--no-shared-vocabulary", help="One tokenizer and vocabulary for both sides, or separate ones."
 )
-@click.option(
-    "--max-words", type=click.IntRange(1, 10**9), metavar="N", help="Skip pairs with a side of more than N words."
-)
+@click.option("--max-words", type=_COUNT, metavar="N", help="Skip pairs with a side of more than N words.")
 @click.option(
     "--max-ratio",
     type=click.FloatRange(1),
@@ -263,10 +252,7 @@ def opensubtitles(max_gap: float | None, **options: Any) -> None:
     help="Only the dumps of these years. Can be repeated.",
 )
 @click.option(
-    "--max-words",
-    type=click.IntRange(1, 10**9),
-    metavar="N",
-    help="Skip comments of more than N words, as white space separates them.",
+    "--max-words", type=_COUNT, metavar="N", help="Skip comments of more than N words, as white space separates them."
 )
 @click.option("--min-score", type=int, metavar="N", help="Skip comments with a lower score.")
 @click.option("--keep-bots", is_flag=True, help="Keep comments of bots.")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from seq2seq_chat.system.tables import format_table
+from seq2seq_chat.system.tables import format_table, pluralize
 
 if TYPE_CHECKING:
     from seq2seq_chat.prepare.settings import TextSide
@@ -88,7 +88,7 @@ def print_statistics(splits: dict[str, Any], statistics: dict[str, Any]) -> None
     if dropped := leakage["dropped_samples"]:
         click.echo(f"leaked samples dropped from train: {dropped:,}")
     copies = f" ({reading['copies']:,} duplicates skipped)" if reading["copies"] else ""
-    counts = [f"{reading[key]:,} {key if reading[key] != 1 else key[:-1]}" for key in ("files", "bytes", "records")]
+    counts = [pluralize(reading[f"{noun}s"], noun) for noun in ("file", "byte", "record")]
     click.echo(f"read: {counts[0]}{copies}, {counts[1]}, {counts[2]}")
     if reading.get("people"):
         span = f", {reading['first'][:10]} to {reading['last'][:10]}" if "first" in reading else ""

@@ -66,7 +66,7 @@ class Decoder(tf.Module):
     - ``input_feeding`` false: d_t = cell(x_t).
     - ``attention_query`` previous: c_t = attention(d_{t-1}), d_t = cell([x_t; c_t]), where d_0 is the encoder's final
       state (Bahdanau et al. 2014).
-    - ``context`` every_step: the cell's input is followed by the thought vector v, the final output of the encoder's
+    - ``context`` every_step: the cell's input is followed by the thought vector v, the final state of the encoder's
       top layer (Cho et al. 2014).
     - ``output`` maxout: h̃_t = max(t̃_t, t̃'_t) for the halves of [t̃_t; t̃'_t] = W_o [c_t; d_t; x_t]. Without attention
       c_t is v if every step reads it, and absent if not (Bahdanau et al. 2014).

@@ -18,6 +18,7 @@ from seq2seq_chat.data.corpus_file import read_pairs, read_utterances
 from seq2seq_chat.prepare.pipeline import EXPERIMENT_FILE
 from seq2seq_chat.system.files import write_atomically
 from seq2seq_chat.system.hardware import available_cores
+from seq2seq_chat.system.tables import pluralize
 from seq2seq_chat.text.codec import Codecs
 
 MEASURED_TEXTS = 20_000  # whose lengths are measured, evenly spaced over the training corpus
@@ -105,9 +106,8 @@ def fit_experiment(task: str, data: Mapping[str, Any], amount: int, name: str) -
     base["training"] = {"hours": hours, **training}
     base["decoding"] = {"method": "sample", "temperature": 0.8} if is_text else {"method": "beam", "beam_width": 5}
     parameters = sum(parameter_counts(config, *codecs.vocabulary_sizes).values())
-    unit = ("token" if is_text else "sample") + ("" if amount == 1 else "s")
     reasons = [
-        f"{amount:,} {unit}: {size.hidden_size} units, dropout {size.dropout}, "
+        f"{pluralize(amount, 'token' if is_text else 'sample')}: {size.hidden_size} units, dropout {size.dropout}, "
         f"{parameters / 1e6:.1f} million parameters",
         f"{hours:g} h: about {steps:,} steps of {size.batch_size} on {available_cores()} cores, "
         f"{steps / per_epoch:.1f} passes through the corpus; --hours gives it more or less time",

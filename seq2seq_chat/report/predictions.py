@@ -36,6 +36,7 @@ from seq2seq_chat.runs.run import Run, snapshot_name
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.files import as_user_error
 from seq2seq_chat.system.lines import numbered_lines
+from seq2seq_chat.system.tables import pluralize
 
 BLOCK = 640  # samples decoded together, and again after an interruption
 SAMPLES_PER_BUCKET = 2500  # on average: scoring so many takes longer than building another graph
@@ -308,8 +309,8 @@ def read_transcript(path: str, questions: Sequence[str]) -> Transcript:
     if not any("\t" in line for _, line in lines):
         if len(lines) != len(questions):
             raise UserError(
-                f"{path} has {count(len(lines), 'line')} for {count(len(questions), 'question')}; write one reply per "
-                "line in the order of the questions, or lines of question<TAB>reply"
+                f"{path} has {pluralize(len(lines), 'line')} for {pluralize(len(questions), 'question')}; write one "
+                "reply per line in the order of the questions, or lines of question<TAB>reply"
             )
         return Transcript(path, list(questions), [line.strip() for _, line in lines])
     transcript = Transcript(path, [], [])
@@ -328,11 +329,6 @@ def further_questions(transcripts: Sequence[Transcript], questions: Sequence[str
     for text in itertools.chain(*(transcript.questions for transcript in transcripts)):
         texts.setdefault(_words(text), text)
     return list(texts.values())[len(set(map(_words, questions))) :]
-
-
-def count(number: int, noun: str) -> str:
-    """A number with its noun: "1 line", "1,200 lines"."""
-    return f"{number:,} {noun}{'s' * (number != 1)}"
 
 
 def _words(question: str) -> str:

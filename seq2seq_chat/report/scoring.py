@@ -16,11 +16,11 @@ from seq2seq_chat.data.dataset import Dataset
 from seq2seq_chat.metrics.ngrams import TOP_REPLIES
 from seq2seq_chat.metrics.scores import SCORE_KEYS, SCORES, CorpusScores, Score, sample_statistics
 from seq2seq_chat.report.loaded_run import LoadedRun
-from seq2seq_chat.report.predictions import BLOCK, Predictions, count
+from seq2seq_chat.report.predictions import BLOCK, Predictions
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.lines import numbered_lines
-from seq2seq_chat.system.tables import NO_VALUE, format_table, one_line
+from seq2seq_chat.system.tables import NO_VALUE, format_table, one_line, pluralize
 from seq2seq_chat.text.codec import Codecs, are_equal
 from seq2seq_chat.text.tokenizers import Tokenizer
 
@@ -51,7 +51,7 @@ def read_references(
         lines = [line for _, line in numbered_lines(path, UserError)]
         if len(lines) != total:
             raise UserError(
-                f"{path} has {count(len(lines), 'line')}, but {data} has {count(total, 'sample')}; write one "
+                f"{path} has {pluralize(len(lines), 'line')}, but {data} has {pluralize(total, 'sample')}; write one "
                 "reference per line, in the order of the samples"
             )
         texts = [lines[number] for number in samples]

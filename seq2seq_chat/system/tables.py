@@ -1,4 +1,4 @@
-"""Text for the terminal: tables with aligned columns, also for Markdown, and single lines."""
+"""Text for the terminal: tables with aligned columns, also for Markdown, single lines, and numbers with nouns."""
 
 from __future__ import annotations
 
@@ -14,6 +14,11 @@ _CONTROL = re.compile("[\x00-\x08\n-\x1f\x7f-\x9f\u2028\u2029]")  # all but the 
 def one_line(text: str) -> str:
     """The text with spaces for line breaks and other control characters, which would confuse terminals and programs."""
     return _CONTROL.sub(" ", text)
+
+
+def pluralize(number: int, noun: str) -> str:
+    """A number with its noun: "1 line", "1,200 lines"."""
+    return f"{number:,} {noun}{'s' * (number != 1)}"
 
 
 def format_table(

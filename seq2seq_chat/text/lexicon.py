@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.lines import numbered_lines
+from seq2seq_chat.system.tables import pluralize
 from seq2seq_chat.text.tokenizers import Tokenizer
 
 
@@ -80,7 +81,7 @@ def _parse(line: str, where: str) -> _Row:
     columns = [column.strip() for column in line.split("\t")]
     if len(columns) not in (2, 3):
         raise LexiconError(
-            f"{where}: {len(columns)} column{'s' * (len(columns) != 1)} instead of a source word, a target word and, "
+            f"{where}: {pluralize(len(columns), 'column')} instead of a source word, a target word and, "
             "if known, its probability or count, separated by tabs."
         )
     for name, column in zip(("source", "target"), columns, strict=False):

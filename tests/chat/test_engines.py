@@ -113,7 +113,8 @@ def test_replies_to_real_utterances_are_the_same(
     ties = sum(abs(one.score - other.score) <= TIE for one, other in differing)
     distinct = len({reply.text for reply in replies[0]})
     print(f"{len(replies[0])} replies, {distinct} distinct, {len(differing)} differing, {ties} of them ties")
-    assert len(differing) == ties and distinct > 10  # a beam that ends at the first end writes few different replies
+    assert len(differing) == ties
+    assert distinct > (10 if search.stop == "first_end" else 50)  # at the first end, replies are short and alike
 
 
 @pytest.mark.parametrize("verb", ["chat", "generate", "serve", "evaluate"])

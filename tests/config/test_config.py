@@ -203,7 +203,7 @@ def test_an_unreadable_file_and_one_with_a_byte_order_mark_and_a_schema(tmp_path
         load_config(tmp_path)
     path = tmp_path / "long.json"
     path.write_text(json.dumps({"name": "x", "data": {"train": "x" * 300}}), encoding="utf-8")
-    assert load_config(path).data.train == "x" * 300  # whether it exists cannot be told
+    assert load_config(path).data.train == "x" * 300  # too long a path to look for
     path = tmp_path / "windows.json"
     path.write_bytes(b"\xef\xbb\xbf" + json.dumps({"$schema": "schema.json", **SMALLEST}).encode())
     assert load_config(path) == parse()

@@ -3,8 +3,6 @@
 import json
 import socket
 import threading
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -121,24 +119,16 @@ def test_workers_of_another_cluster_are_rejected(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_worker_that_ends_as_all_are_told_to_start_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    address = loopback_addresses(1)[0]
-    cluster = Cluster((address, "127.0.0.1:1"), 0)
-    with ThreadPoolExecutor() as pool:
-        # it sends its handshake and is killed: its socket answers what is sent to it with a reset
+    cluster = Cluster(("127.0.0.1:1", "127.0.0.1:2"), 0)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        monkeypatch.setattr(rendezvous, "_listen", lambda cluster: server)
+        with socket.create_connection(server.getsockname()) as worker:
+            worker.sendall(cluster.handshake(1))
+        # the worker has left, but that is not noticed before all are told to start: by more than the buffers hold
         monkeypatch.setattr(rendezvous.select, "select", lambda *_: ([], [], []))
-        monkeypatch.setattr(
-            rendezvous, "START", b"begin\n" * 10**7
-        )  # more than the buffers hold, so the reset is noticed
-        waiting = pool.submit(wait_for_workers, cluster, lambda text: None)
-        while True:
-            with (
-                suppress(ConnectionRefusedError),
-                socket.create_connection(("127.0.0.1", int(address.split(":")[1]))) as s,
-            ):
-                s.sendall(cluster.handshake(1))
-                break
-        with pytest.raises(UserError, match=r"worker 1 \(127.0.0.1:1\) has ended; start all workers again"):
-            waiting.result(20)
+        monkeypatch.setattr(rendezvous, "START", b"begin\n" * 10**7)
+        with pytest.raises(UserError, match=r"worker 1 \(127.0.0.1:2\) has ended; start all workers again"):
+            wait_for_workers(cluster, lambda text: None)
 
 
 def test_a_port_in_use() -> None:

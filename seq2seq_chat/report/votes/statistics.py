@@ -16,7 +16,7 @@ import numpy.typing as npt
 from pydantic import BaseModel, Field, NonNegativeInt
 
 from seq2seq_chat.report.votes.evaluation import Outcome, System, Vote
-from seq2seq_chat.system.tables import NO_VALUE, format_table
+from seq2seq_chat.system.tables import NO_VALUE, format_table, pluralize
 
 POWER = 0.8  # of the number of votes that would settle a comparison
 PRIOR = 1.0  # votes without a preference that are added to each pair, so that strengths are finite
@@ -250,7 +250,7 @@ def notes(statistics: EvaluationStatistics) -> list[str]:
     """Sentences on judges, their agreement, and whether they prefer a side."""
     judges = ", ".join(f"{judge} ({count:,})" for judge, count in statistics.judges.items())
     items, alpha = statistics.agreement.items, statistics.agreement.alpha
-    shared = f"Votes of several judges: {items:,} {'pair' if items == 1 else 'pairs'} of replies"
+    shared = f"Votes of several judges: {pluralize(items, 'pair')} of replies"
     lines = [f"judges: {judges}", f"{shared}, Krippendorff's alpha {alpha:.2f}" if alpha is not None else shared]
     if statistics.left is not None:
         share, interval = _share(statistics.left)

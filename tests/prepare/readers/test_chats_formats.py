@@ -531,7 +531,7 @@ def test_an_export_that_ends_early_is_damaged(tmp_path: Path, name: str) -> None
         EXPORTS["kakaotalk_windows_ja"][0] + "----- 9999999999 -----\n[Ada] [9:05 AM] yo\n",
     ],
 )
-def test_a_time_that_is_none_is_unknown(tmp_path: Path, text: str) -> None:
+def test_an_invalid_time_is_unknown(tmp_path: Path, text: str) -> None:
     (tmp_path / "export").write_text(text, encoding="utf-8")
     last = read(tmp_path / "export")[0][-1]
     assert (last.author, last.text, last.time) == ("Ada", "yo", None)
@@ -544,7 +544,7 @@ def test_damaged_utf_16(tmp_path: Path) -> None:
     assert [message.text for message in read(tmp_path / "chat.txt")[0]] == ["a\ufffdb", "c\n\ufffd"]
 
 
-def test_a_cue_after_millions_of_hours_is_none(tmp_path: Path) -> None:
+def test_a_cue_after_millions_of_hours_is_no_cue(tmp_path: Path) -> None:
     (tmp_path / "a.srt").write_text("00:00:01,000 --> 00:00:02,000\nHi.\n\n99999999:00:00,000 --> 1:00:00,000\n")
     assert read(tmp_path / "a.srt")[0][0].text == "Hi."
 

@@ -123,7 +123,7 @@ Fields = tuple[int, int, int]
 
 
 def from_milliseconds(milliseconds: float | str | None) -> datetime | None:
-    """A time in UTC from the milliseconds since 1970; None if it is none."""
+    """A time in UTC from the milliseconds since 1970; None if they are no number, or none of a year before 10,000."""
     try:
         return _EPOCH + timedelta(milliseconds=float(milliseconds)) if milliseconds else None
     except (OverflowError, TypeError, ValueError):
@@ -158,7 +158,7 @@ def date_fields(stamp: str) -> Fields | None:
 
 
 def _date_and_clock(stamp: str) -> tuple[Fields | None, tuple[int, ...]]:
-    """The numbers of the date in a stamp, if there is one, and those of its time of day."""
+    """The numbers of the date in a stamp, None if it has none, and the numbers of its time of day."""
     numbers = tuple(map(int, _NUMBERS.findall(stamp)))
     if len(numbers) < 3:
         return None, ()
