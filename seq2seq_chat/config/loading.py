@@ -280,7 +280,7 @@ def describe_changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     """
     before = upgrade_flat_settings(before)
     return ", ".join(
-        f"{path} ({json.dumps(before[path])} → {json.dumps(now[path])})"
+        f"{path} ({json.dumps(before[path], ensure_ascii=False)} → {json.dumps(now[path], ensure_ascii=False)})"
         for path in now
         if path in before and before[path] != now[path]
     )

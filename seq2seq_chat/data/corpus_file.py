@@ -206,6 +206,11 @@ def parse_row(line: str) -> Pair:
     return parallel_row(*columns)
 
 
+def is_blank_row(line: str) -> bool:
+    """Whether a line of a .tsv is not a row at all."""
+    return "\t" not in line and not line.strip()
+
+
 def is_license(text: str) -> bool:
     """Whether a cell names a license, as in the files of Tatoeba."""
     return text.strip().startswith(_LICENSE)
@@ -234,16 +239,19 @@ def read_pairs(files: Corpus, *, progress: bool = False) -> Iterator[Pair]:
 def located_pairs(files: Corpus, *, progress: bool = False) -> Iterator[tuple[tuple[int, ...], Pair]]:
     """Yield (offset of the line in each file, pair) of a corpus; for offsets, see ``located_lines``.
 
-    Bad rows are left out, with a warning that counts them and names the first.
+    Blank lines of a .tsv are no rows. Bad rows are left out, with a warning that counts them and names the first.
 
     Raises:
         CorpusError: While iterating: a file cannot be read, the two files differ in their numbers of lines, more than
             MAX_BAD_PERCENT of the rows are bad, or there is no pair.
     """
     damaged: dict[int, str] = {}
-    number = bad = 0
+    rows = bad = 0
     first_bad = ""
     for number, row in enumerate(_rows(files, damaged, progress), start=1):
+        if len(row) == 1 and is_blank_row(row[0][1]) and number not in damaged:
+            continue
+        rows += 1
         try:
             if number in damaged:
                 raise BadRow(damaged[number])
@@ -254,11 +262,11 @@ def located_pairs(files: Corpus, *, progress: bool = False) -> Iterator[tuple[tu
             damaged.clear()  # its lines have been passed; a file may have many
             continue
         yield tuple(offset for offset, _ in row), pair
-    if not number:
+    if not rows:
         raise CorpusError(f"{files} has no pairs of texts. Write one per line.")
-    if 100 * bad > MAX_BAD_PERCENT * number:
+    if 100 * bad > MAX_BAD_PERCENT * rows:
         raise CorpusError(
-            f"{first_bad}. In total, {bad:,} of {number:,} rows are bad; repair them, or leave them out with "
+            f"{first_bad}. In total, {bad:,} of {rows:,} rows are bad; repair them, or leave them out with "
             "seq2seq-chat prepare pairs --max-bad."
         )
     if bad:

@@ -44,11 +44,13 @@ def parse_axis(text: str) -> Axis:
     """Parse ``model.hidden_size=256,512``. Values are JSON, or else plain text.
 
     Raises:
-        ConfigError: The key or the values are missing.
+        ConfigError: The key or the values are missing, or the key is ``name``.
     """
     key, equals, values = text.partition("=")
     if not (key and equals and values):
         raise ConfigError(f"--grid {text}: must be KEY=VALUE,VALUE…, for example model.hidden_size=256,512")
+    if key == "name":
+        raise ConfigError("--grid name: the experiments are named after the values of the other settings")
     try:
         return Axis(key, json.loads(f"[{values}]"))
     except ValueError:

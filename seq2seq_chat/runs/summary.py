@@ -214,7 +214,10 @@ def format_comparison(comparison: Comparison) -> str:
     """Format a comparison as a table for the terminal."""
     blank = ["" for _ in comparison.runs]
     rows = [["", *comparison.runs]]
-    rows += [[key, *map(json.dumps, values)] for key, values in comparison.settings.items()]
+    rows += [
+        [key, *(json.dumps(value, ensure_ascii=False) for value in values)]
+        for key, values in comparison.settings.items()
+    ]
     if not comparison.settings:
         rows.append(["(no setting differs)", *blank])
     rows.append(["", *blank])

@@ -109,7 +109,7 @@ def test_a_text_without_two_tokens_is_rejected(tmp_path: Path) -> None:
     path = tmp_path / "text.txt"
     path.write_text("a", encoding="utf-8")
     data = Data(train=str(path), tokenizer="character")
-    with pytest.raises(CorpusError, match=r"has 1 tokens; a language model needs a text of at least two"):
+    with pytest.raises(CorpusError, match="has fewer than two tokens"):
         RunningText.open(str(path), build_codecs(data, running_text=True), data)
 
 

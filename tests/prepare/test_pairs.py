@@ -230,8 +230,9 @@ def test_columns_equal_oracle(files, filters, tokenizers, shared) -> None:
             content = b"".join(line + (b"\r\n" if number else b"\n") for line in lines)
             bom = b"\xef\xbb\xbf" if number == 1 and lines else b""
             (folder / f"{number}.TSV{suffix}").write_bytes(pack(bom + content))
+        given = [line for lines in files for line in lines if b"\t" in line or line.decode(errors="replace").strip()]
         expected = oracle(
-            [oracle_row(line) for lines in files for line in lines],
+            [oracle_row(line) for line in given],
             (create_tokenizer(source), create_tokenizer(target or source)),
             filters,
         )
@@ -413,7 +414,7 @@ def test_subwords(
 
 
 def test_a_large_file_is_read_in_ranges(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    content = "\ufeff" + numbers(300).replace("a200 ", "a200") + "only one\n" + numbers(50, 400)
+    content = "\ufeff" + numbers(300).replace("a200 ", "a200") + "only one\n" + numbers(50, 400) + "\n \n"
     path = write(tmp_path, content)
     plain: Any = prepare(pair_settings(), [path], tmp_path / "whole")
     monkeypatch.setattr(pipeline, "_RANGE_BYTES", 1000)

@@ -29,7 +29,7 @@ Cli = Callable[..., Any]
         ("model.cell=lstm", "model.cell", ["lstm"]),
         ("training.optimizer=adam,sgd", "training.optimizer", ["adam", "sgd"]),
         ("data.buckets=null,[[5, 5], [9, 9]]", "data.buckets", [None, [[5, 5], [9, 9]]]),
-        ('name="a,b"', "name", ["a,b"]),
+        ('data.train="a,b"', "data.train", ["a,b"]),
         ("training.sampled_softmax=null,512", "training.sampled_softmax", [None, 512]),
     ],
 )
@@ -41,6 +41,8 @@ def test_an_invalid_axis() -> None:
     for text in ("", "model.cell", "=3", "model.cell="):
         with pytest.raises(ConfigError, match="must be KEY=VALUE"):
             parse_axis(text)
+    with pytest.raises(ConfigError, match="named after the values"):
+        parse_axis("name=x,y")
 
 
 def test_a_grid_is_written_and_can_be_written_again(cli: Cli, tiny_config: Path, tmp_path: Path) -> None:

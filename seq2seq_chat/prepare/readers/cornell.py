@@ -49,10 +49,11 @@ def read_cornell(piece: Piece, settings: ReaderSettings, shard: Shard) -> None:
 def _read_texts(piece: Piece, lines_file: Path, shard: Shard) -> dict[str, str]:
     """The texts of the lines by their ids."""
     texts: dict[str, str] = {}
+    name = "" if lines_file == piece.path else f"{lines_file.name}, "
     for number, line in records(Piece(lines_file, 0), shard, legacy=True):
         fields = line.split(_SEPARATOR, 4)
         if len(fields) < 5:
-            shard.add_damage(f"{lines_file.name}, line {number}", "fewer than five fields")
+            shard.add_damage(f"{name}line {number}", "fewer than five fields")
         else:
             texts.setdefault(fields[0].strip(), _plain(fields[4]))
     return texts

@@ -113,6 +113,8 @@ def _read_file_list(path: Path) -> Iterator[Path]:
         names = path.read_text(encoding="utf-8").splitlines()
     except UnicodeDecodeError as error:
         raise CorpusError(f"{path} is not UTF-8. A list of files must have one path per line.") from error
+    if any("\0" in name for name in names):
+        raise CorpusError(f"{path} has a NUL character. A list of files must have one path per line.")
     yield from map(Path, filter(None, map(str.strip, names)))
 
 

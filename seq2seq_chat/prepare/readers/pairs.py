@@ -11,7 +11,15 @@ from typing import Any
 
 import pyarrow as pa
 
-from seq2seq_chat.data.corpus_file import BadRow, CorpusError, Pair, parallel_lines, parallel_row, parse_row
+from seq2seq_chat.data.corpus_file import (
+    BadRow,
+    CorpusError,
+    Pair,
+    is_blank_row,
+    parallel_lines,
+    parallel_row,
+    parse_row,
+)
 from seq2seq_chat.prepare.readers import COMPRESSED, RawCorpus, archive_members, single_file
 from seq2seq_chat.prepare.readers.inputs import safe_members
 from seq2seq_chat.prepare.readers.memories import FILE_NAMES, find_languages, is_memory, read_units
@@ -69,7 +77,8 @@ def read_pair_files(piece: Piece, settings: PairSettings, shard: Shard) -> None:
             pairs.add(number, table.pair, row)
     else:
         for number, line in text_lines(piece, shard):
-            pairs.add(number, parse_row, line)
+            if not is_blank_row(line):
+                pairs.add(number, parse_row, line)
     pairs.flush()
 
 
