@@ -87,14 +87,14 @@ def print_statistics(splits: dict[str, Any], statistics: dict[str, Any]) -> None
     click.echo(f"split: {statistics['split']}")
     if dropped := leakage["dropped_samples"]:
         click.echo(f"leaked samples dropped from train: {dropped:,}")
-    copies = f" ({reading['copies']:,} duplicates skipped)" if reading["copies"] else ""
+    copies = f" ({pluralize(reading['copies'], 'duplicate')} skipped)" if reading["copies"] else ""
     counts = [pluralize(reading[f"{noun}s"], noun) for noun in ("file", "byte", "record")]
     click.echo(f"read: {counts[0]}{copies}, {counts[1]}, {counts[2]}")
     if reading.get("people"):
         span = f", {reading['first'][:10]} to {reading['last'][:10]}" if "first" in reading else ""
         click.echo(f"people: {reading['people']:,}{span}")
     for name, count in reading.get("chats", {}).items():
-        click.echo(f"  {count:,} messages: {name}")
+        click.echo(f"  {pluralize(count, 'message')}: {name}")
     if any(parts := reading.get("over_time", ())):
         bars = "".join(_BARS[math.ceil(count * (len(_BARS) - 1) / max(parts))] for count in parts)
         click.echo(f"utterances over time: {bars}")

@@ -27,6 +27,7 @@ from seq2seq_chat.report.votes.statistics import (
     strength_rows,
     vote_statistics,
 )
+from seq2seq_chat.system.tables import pluralize
 
 
 def _digits(digits: int) -> Callable[[Any], str]:
@@ -178,9 +179,9 @@ def votes(chapter: Chapter, report: Report) -> None:
         return
     statistics = vote_statistics(cast)
     caption = (
-        f"{statistics.votes:,} votes on pairs of replies whose systems were hidden. The win rate is the share of wins "
-        "among votes with a preference, with a 95 % interval by Wilson; about as many votes are missing as exclude "
-        "50 % from the interval in four of five evaluations."
+        f"{pluralize(statistics.votes, 'vote')} on pairs of replies whose systems were hidden. The win rate is the "
+        "share of wins among votes with a preference, with a 95 % interval by Wilson; about as many votes are missing "
+        "as exclude 50 % from the interval in four of five evaluations."
     )
     chapter.add(Table(PAIR_HEAD, pair_rows(statistics), caption, numbers_from=2))
     caption = (

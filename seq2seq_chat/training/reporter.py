@@ -22,6 +22,7 @@ from seq2seq_chat.model.execution import call_with_arrays, file_errors_as_os_err
 from seq2seq_chat.runs.json_lines import JsonLinesWriter
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.files import atomic_write
+from seq2seq_chat.system.tables import pluralize
 from seq2seq_chat.training.step import StepResult
 from seq2seq_chat.training.validation import SampleReply
 
@@ -292,7 +293,7 @@ class Reporter:
         self._metrics.append({"step": step, "kind": "validation", **metrics, **counts})
         self._write_scalars(step, {f"validation/{name}": value for name, value in metrics.items()})
         bits = f" ({result.bits_per_token:.3f} bits)" if result.samples is None else ""
-        corpus = f"{result.tokens:,} tokens" if result.samples is None else f"{result.samples:,} samples"
+        corpus = pluralize(result.tokens, "token") if result.samples is None else pluralize(result.samples, "sample")
         self.log(
             f"validation at step {step:,}: loss {result.loss:.3f} nats{bits} per token, perplexity "
             f"{result.perplexity:.1f} on {corpus}{'' if bleu is None else f', BLEU {bleu:.2f},'} in "

@@ -271,4 +271,4 @@ def format_votes(statistics: EvaluationStatistics) -> str:
     """The statistics as tables for the terminal."""
     pairs = format_table([PAIR_HEAD, *pair_rows(statistics)], "llr")
     strengths = format_table([STRENGTH_HEAD, *strength_rows(statistics)], "lr")
-    return "\n\n".join([f"{statistics.votes:,} votes", pairs, strengths, "\n".join(notes(statistics))])
+    return "\n\n".join([pluralize(statistics.votes, "vote"), pairs, strengths, "\n".join(notes(statistics))])

@@ -211,7 +211,7 @@ def test_anonymize(tmp_path: Path, prepare: Prepare) -> None:
         (
             "result.json",
             b'{"type": "personal_chat", "id": 1, "messages": [{"type": "service"}, null]}',
-            "after 1 messages: a message is not as Telegram writes it (AttributeError",
+            "after 1 message: a message is not as Telegram writes it (AttributeError",
         ),
         ("chat.txt", chat("13 09:05 Ada: <Media omitted>").encode(), "1 message (media)"),
         ("chat.txt", chat("13 09:05 Ada: one", "13 09:06 Ada: two").encode(), "no two consecutive utterances"),

@@ -23,6 +23,7 @@ from seq2seq_chat.prepare.readers.chats.formats import ME, ChatFormat, Message, 
 from seq2seq_chat.prepare.shards import BLANK, UTTERANCES, Piece, PieceReport, ReaderSettings, Shard
 from seq2seq_chat.prepare.tokenizing import tokenize
 from seq2seq_chat.system.compressed import DamagedFile
+from seq2seq_chat.system.tables import pluralize
 
 _BATCH_MESSAGES = 4096
 _SHOWN_PEOPLE = 10
@@ -87,7 +88,7 @@ def read_chats(piece: Piece, settings: ChatSettings, shard: Shard) -> None:
             report.chats = dict(chats)
             report.left_out = dict(export.left_out + unused + Counter(report.left_out))
     except DamagedFile as error:
-        shard.add_damage(f"after {report.records:,} messages", str(error), incomplete=True)
+        shard.add_damage(f"after {pluralize(report.records, 'message')}", str(error), incomplete=True)
     shard.add_bytes(max(0, piece.size - progress["bytes"]))
 
 
