@@ -119,10 +119,11 @@ def _key(corpus: Corpus, codecs: Codecs, settings: Data, cache_format: str) -> d
             states.append(path.stat())
         except OSError as error:
             raise read_error(path, error, CorpusError) from error
+    sizes, times = [state.st_size for state in states], [state.st_mtime_ns for state in states]
     tokenizers = [codec.tokenizer for codec in codecs]
     return {
-        "corpus_size": sum(state.st_size for state in states),
-        "corpus_mtime_ns": sum(state.st_mtime_ns for state in states),
+        "corpus_size": sizes if len(sizes) > 1 else sizes[0],
+        "corpus_mtime_ns": times if len(times) > 1 else times[0],
         "codecs": codecs.fingerprints(),
         "tokenizers": [[each.name, each.lowercase, *[True] * each.normalize_apostrophes] for each in tokenizers],
         "pairing": settings.pairing,

@@ -317,7 +317,7 @@ def test_the_cache_of_parallel_files_follows_both(tmp_path: Path) -> None:
     Path(one).write_text("a\nb\n")
 
     def samples(**files: str) -> list[tuple[str, str]]:
-        settings = Data(train=ParallelFiles(**files), tokenizer="whitespace")
+        settings = Data(train=ParallelFiles(**files), tokenizer="whitespace", shared_vocabulary=True)
         codecs = build_codecs(settings)
         corpus = Dataset.open(settings.train, codecs, settings)
         both = (
@@ -329,6 +329,9 @@ def test_the_cache_of_parallel_files_follows_both(tmp_path: Path) -> None:
         Path(other).write_text(text)
         assert samples(source=one, target=other) == expected
     assert samples(source=other, target=one) == [("e", "a"), ("d", "b")]
+    for old, new in ((one, f"{one}.old"), (other, one), (f"{one}.old", other)):  # equal sums of sizes and times
+        Path(old).rename(new)
+    assert samples(source=one, target=other) == [("e", "a"), ("d", "b")]
 
 
 def stored(array: np.ndarray, checksums: list[int] | None = None) -> StoredArray:
