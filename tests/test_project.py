@@ -184,7 +184,7 @@ def test_names_are_imported_when_they_are_used() -> None:
 
 
 def test_a_conversation_does_not_translate(tiny_run: Path) -> None:
-    with pytest.raises(RunError, match="is no translation model: its task is conversation"):
+    with pytest.raises(RunError, match="is not a translation model: its task is conversation"):
         seq2seq_chat.Translator.load(Run(tiny_run))
 
 

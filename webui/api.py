@@ -162,7 +162,7 @@ def generate() -> Response:
     body = read_body(GenerateRequest, '{"run": "latest", "prompt": "Once upon a time"}')
     run, config = find_run(body.run)
     if config.task != "language_model":
-        raise InvalidRequest(f"run {run.name} is no language model: its task is {config.task}; use /api/chat.")
+        raise InvalidRequest(f"run {run.name} is not a language model: its task is {config.task}; use /api/chat.")
     changes = body.model_dump(include={"temperature", "top_k", "top_p", "seed"}, exclude_none=True)
     decoding = override_decoding(config.decoding, **changes)
     seed = random_seed(decoding)

@@ -106,10 +106,10 @@ def completions() -> Response:
     run, config, snapshot = _find_model(body.model)
     kinds = (part.type for message in body.messages if isinstance(message.content, list) for part in message.content)
     if other := next((kind for kind in kinds if kind != "text"), None):
-        raise InvalidRequest(f"messages: models read text only; leave out the parts of the type {other[:60]!r}.")
+        raise InvalidRequest(f"messages: models read text only; leave out the parts of type {other[:60]!r}.")
     turns = [message for message in body.messages if message.role in ("user", "assistant")]
     if not turns or turns[-1].role != "user":
-        raise InvalidRequest("messages: the last one must be of the role user.")
+        raise InvalidRequest("messages: the last one must have the role user.")
     ignored = [name for name in body.model_extra or {} if re.fullmatch(r"\w{1,60}", name, re.ASCII)]
     ignored += ["messages.system"] * (len(turns) < len(body.messages))
     if len(turns) > 1 and (config.task == "translation" or config.data.context_turns == 1):

@@ -15,7 +15,7 @@ const read = (name) => readFileSync(join(folder, name), "utf8");
 const model = JSON.parse(read("model.json"));
 const { source, target } = model.texts;
 if (model.task === "language_model" || ![source, target].every(({ tokenizer }) => TOKENIZERS.includes(tokenizer))) {
-  console.error(`${folder} is a language model or has another tokenizer than english or whitespace; use seq2seq-chat`);
+  console.error(`${folder} is a language model, or has a tokenizer other than english or whitespace; use seq2seq-chat`);
   process.exit(1);
 }
 const words = read(target.vocabulary).split("\n");

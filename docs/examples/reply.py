@@ -19,7 +19,7 @@ folder = Path(sys.argv[1])
 model = json.loads((folder / "model.json").read_text(encoding="utf-8"))
 source, target = (model["texts"][side] for side in ("source", "target"))
 if model["task"] == "language_model" or not {source["tokenizer"], target["tokenizer"]} <= TOKENIZERS:
-    sys.exit(f"{folder} is a language model or has another tokenizer than english or whitespace; use seq2seq-chat")
+    sys.exit(f"{folder} is a language model, or has a tokenizer other than english or whitespace; use seq2seq-chat")
 source_words, words = ((folder / text["vocabulary"]).read_text("utf-8").split("\n") for text in (source, target))
 ids = {word: number for number, word in enumerate(source_words)}
 encoder, step = (InferenceSession(str(folder / file)) for file in ("encoder.onnx", "decoder_step.onnx"))

@@ -90,7 +90,7 @@ class Chatbot:
     ) -> Self:
         """The chatbot of a run or an exported model; see :func:`load_engine` for arguments and errors raised."""
         if cls.TASK not in (None, run.config.task):
-            raise RunError(f"run {run.name} is no {cls.TASK} model: its task is {run.config.task}")
+            raise RunError(f"run {run.name} is not a {cls.TASK} model: its task is {run.config.task}")
         loaded = load_engine(run, snapshot, engine, decoding, others)
         chatbot = cls(loaded.engine, loaded.codecs, run.config, loaded.step, run.results)
         chatbot.warnings, chatbot._engine_options = loaded.warnings, engine
@@ -245,7 +245,7 @@ class Chatbot:
         tokens = codec.tokenizer.encode(text)
         unknown = [token for token in dict.fromkeys(tokens) if token not in codec.vocabulary]
         if unknown or (text.strip() and not tokens):
-            raise UserError(f"the model does not write {cut(', '.join(unknown) or text)}, which the prefix has")
+            raise UserError(f"the prefix has {cut(', '.join(unknown) or text)}, which the model cannot write")
         if len(tokens) > limit:
             raise UserError(f"the prefix has {len(tokens)} tokens, but a reply has at most {limit}; shorten it")
         return tokens

@@ -77,7 +77,7 @@ class Generator:
         if not unknown:
             return []
         more = f" and {len(unknown) - SHOWN_UNKNOWN:,} more" if len(unknown) > SHOWN_UNKNOWN else ""
-        return [f"the model does not know {', '.join(unknown[:SHOWN_UNKNOWN])}{more} of the prompt"]
+        return [f"the prompt has tokens that the model does not know: {', '.join(unknown[:SHOWN_UNKNOWN])}{more}"]
 
     def stream(self, prompt: str, length: int, decoding: Decoding, seed: int) -> Iterator[str]:
         """Yield the text that continues a prompt, in pieces, as it is generated.

@@ -80,8 +80,8 @@ def _ensure_combinable(run: Run, other: Run) -> None:
     for one, two in zip(run.codecs, other.codecs, strict=True):
         if one.vocabulary.fingerprint != two.vocabulary.fingerprint or not are_equal(one.tokenizer, two.tokenizer):
             raise UserError(
-                f"--with {other.name}: it has another vocabulary or tokenizer than {run.name}; train both with the "
-                "same data.vocabulary"
+                f"--with {other.name}: its vocabulary or tokenizer differs from that of {run.name}; train both "
+                "with the same data.vocabulary"
             )
     settings, others = flat_settings(run.config), flat_settings(other.config)
     for key in (
@@ -89,7 +89,7 @@ def _ensure_combinable(run: Run, other: Run) -> None:
         *("model.encoder_steps", "model.decoder_steps"),
     ):
         if settings[key] != others[key]:
-            raise UserError(f"--with {other.name}: it has another {key} than {run.name}; name other runs")
+            raise UserError(f"--with {other.name}: its {key} differs from that of {run.name}; choose other runs")
 
 
 def load_language_model_engine(
@@ -97,7 +97,7 @@ def load_language_model_engine(
 ) -> LoadedEngine[LanguageModelEngine]:
     """Load the engine of a run or an exported model of language; see :func:`load_engine`."""
     if run.config.task != "language_model":
-        raise RunError(f"run {run.name} is no language model: its task is {run.config.task}; use seq2seq-chat chat")
+        raise RunError(f"run {run.name} is not a language model: its task is {run.config.task}; use seq2seq-chat chat")
     return _load(run, snapshot, options, run.config.decoding)
 
 
@@ -113,7 +113,7 @@ def _load(run: Run, snapshot: str | None, options: EngineOptions, decoding: Deco
             run.weight_files(snapshot)  # raises RunError if there is no such snapshot
             model = OnnxModel.open(run.path)
             if model.vocabulary_size != run.codecs.vocabulary_sizes[0]:
-                raise UserError(f"{run.path} has a vocabulary of another size than its model; export the run again")
+                raise UserError(f"{run.path}: vocabulary and model differ in size; export the run again")
         else:
             weights = read_weights(run, snapshot)
             model, warnings = OnnxModel.build(run.config, weights, options.quantize), weights.warnings
@@ -133,7 +133,7 @@ def uses_onnx(run: Run, options: EngineOptions, decoding: Decoding) -> bool:
     name, quantize = options
     if run.is_exported:
         if name == "tensorflow":
-            raise UserError(f"{run.name} is an exported model, which TensorFlow does not read; use --engine onnx")
+            raise UserError(f"{run.name} is an exported model, which TensorFlow cannot read; use --engine onnx")
         if quantize:
             raise UserError(f"{run.name} is an exported model; for int8, export its run with --quantize {quantize}")
         return True

@@ -105,7 +105,7 @@ def read_arrays(
             arrays = {name: _read_array(archive, name) for name in present}
             metadata = json.loads(archive.read(METADATA))
             if not isinstance(metadata, dict):
-                raise ValueError(f"{METADATA} is no object")
+                raise ValueError(f"{METADATA} is not an object")
             return arrays, metadata
     except MemoryError as error:  # its members are no larger than the file
         raise UserError(f"{path} could not be read: not enough memory; close other programs") from error
@@ -139,7 +139,7 @@ def ensure_same_codecs(path: Path, metadata: Mapping[str, Any], codecs: Codecs) 
         if metadata.get(name, fingerprint) != fingerprint:
             what = name.replace("_", " ")
             file = f"{name}.{'txt' if name.endswith('vocabulary') else 'json'}"
-            raise MismatchError(f"{path} was trained with another {what}; restore the original {file} of the run")
+            raise MismatchError(f"{path} was trained with a different {what}; restore the original {file} of the run")
 
 
 def ensure_same_settings(run: Run, config: Config, path: Path, metadata: Mapping[str, Any]) -> None:
@@ -154,11 +154,12 @@ def ensure_same_settings(run: Run, config: Config, path: Path, metadata: Mapping
     trained = settings if isinstance(settings, dict) else {}
     if changes := describe_changes(trained, resume_settings(config)):
         raise MismatchError(
-            f"{file} has other settings than {path.name} was trained with: {changes}; restore it, or train a new run"
+            f"{file} differs from the settings that {path.name} was trained with: {changes}; restore it, or train a "
+            "new run"
         )
     decoding = {key: value for key, value in flat_settings(config).items() if key.startswith("decoding.")}
     if changes := describe_changes(trained, decoding):
-        logger.info("%s was changed since %s was saved: %s", file, path.name, changes)
+        logger.info("%s has changed since %s was saved: %s", file, path.name, changes)
     checksum = metadata.get("lexicon")
     if checksum is not None and run.lexicon_file.is_file() and file_checksum(run.lexicon_file) != checksum:
         logger.info("%s has changed since %s was saved", run.lexicon_file, path.name)
@@ -196,7 +197,7 @@ def read_weights(run: Run, snapshot: str | None = None) -> TrainedWeights:
             ensure_shapes(path, arrays, shapes)
             ensure_same_codecs(path, metadata, codecs)
             if any(array.dtype != np.float32 for array in arrays.values()) or not is_step(metadata.get("step")):
-                raise DamagedCheckpoint(f"{path}: it has no weights of a step")
+                raise DamagedCheckpoint(f"{path}: its weights or its step are invalid")
             return TrainedWeights(arrays, codecs, metadata["step"], warnings)
         except DamagedCheckpoint as error:
             warnings.append(f"{error}; the file is damaged" + ("" if path == files[-1] else ", using the previous one"))
@@ -216,10 +217,10 @@ def format_shape(shape: Iterable[Any]) -> str:
 def _read_array(archive: zipfile.ZipFile, name: str) -> np.ndarray:
     with archive.open(f"{name}.npy") as member:
         if np.lib.format.read_magic(member) != (1, 0):
-            raise ValueError(f"{name} has another version of the format")
+            raise ValueError(f"{name} has an unsupported version of the format")
         shape, _, dtype = np.lib.format.read_array_header_1_0(member)
         if member.tell() + math.prod(shape) * dtype.itemsize != archive.getinfo(f"{name}.npy").file_size:
-            raise ValueError(f"{name} has another size than its header says")  # before memory is allocated for it
+            raise ValueError(f"{name} does not have the size that its header says")  # before memory is allocated for it
         member.seek(0)
         array: np.ndarray = np.lib.format.read_array(member, allow_pickle=False)
         member.read(1)  # reading to the end verifies the checksum
@@ -263,7 +264,7 @@ def average_weights(run: Run, steps: list[int], output: Path) -> Run:
         UserError: The folder exists or cannot be written.
     """
     if output.exists():
-        raise UserError(f"{output} exists; choose another --output")
+        raise UserError(f"{output} already exists; choose another --output")
     sums: dict[str, np.ndarray] = {}
     for step in tqdm(steps, unit="file", disable=None):
         for name, array in read_weights(run, snapshot_name(step)).arrays.items():

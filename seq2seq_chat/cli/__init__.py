@@ -42,7 +42,7 @@ def _print_version(context: click.Context, parameter: click.Parameter, value: bo
     is_eager=True,
     expose_value=False,
     callback=_print_version,
-    help="Show the versions and the hardware, for a report of a bug, and exit.",
+    help="Show the versions and the hardware, for a bug report, and exit.",
 )
 def commands() -> None:
     """Train, check, analyze and talk to recurrent sequence-to-sequence models.

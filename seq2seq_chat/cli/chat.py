@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 @click.option(
     "--prefix",
     metavar="TEXT",
-    help="What replies start with, in whole tokens; - reads it with each line, as prefix<TAB>utterance.",
+    help="Text that replies start with, in whole tokens; - reads it from each line, as prefix<TAB>utterance.",
 )
 @with_option
 @snapshot_option
@@ -63,7 +63,7 @@ def chat(
         raise UserError("stdin is closed; connect it to a terminal, or to a file or pipe with one utterance per line")
     run = find_run(run_name, results)
     if run.config.task == "language_model":
-        raise UserError(f"run {run.name} is a language model, which `chat` does not support; see `generate`")
+        raise UserError(f"run {run.name} is a language model, which `chat` does not support; use `generate`")
     decoding = _decoding(run.config, overrides, beam_width, n_best)
     if sys.stdin.isatty():
         click.echo(f"loading {run.name}…", err=True)
@@ -109,7 +109,7 @@ def _decoding(config: Config, overrides: tuple[str, ...], beam_width: int | None
     "--temperature",
     type=click.FloatRange(0, 100, min_open=True),
     metavar="T",
-    help="Divide logits by T; lower values make probable tokens more probable.  [default: of the run]",
+    help="Divide logits by T; lower values make probable tokens more probable.  [default: the run's]",
 )
 @click.option("--top-k", type=click.IntRange(1), metavar="K", help="Sample from the K most probable tokens.")
 @click.option(

@@ -152,7 +152,7 @@ def _problems(bot: Chatbot, line: bytes, reply: Reply) -> Iterator[tuple[str, st
         yield "language", f"has {unknown_note(reply)}"
     if text.strip() and not reply.hypotheses:
         reason = bot.unreadable[0].lower() + bot.unreadable[1:]
-        yield "unreadable", f"has no {bot.config.labels.output}, only an empty line: {reason}"
+        yield "unreadable", f"gets an empty line instead of a {bot.config.labels.output}: {reason}"
 
 
 def explain(reply: Reply) -> str:
@@ -277,7 +277,7 @@ class Conversation:
             return "(write the name of the file after /save)"
         path = Path(os.path.expanduser(argument))  # noqa: PTH111  unlike Path's, it raises no errors
         if os.path.exists(path) and path not in self._saved:  # noqa: PTH110  likewise
-            return f"({path} exists already; choose another name)"
+            return f"({path} already exists; choose another name)"
         labels = self._bot.config.labels
         if path.suffix == ".json":
             turns = [

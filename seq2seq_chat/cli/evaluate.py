@@ -166,7 +166,7 @@ def _print(sets: list[dict[str, Any]], table: str, json_file: str | None) -> Non
 @limit_option
 @decoding_option
 @sent2vec_option
-@click.option("--questions", metavar="FILE", help="What to reply to, or to continue, at every snapshot, one per line.")
+@click.option("--questions", metavar="FILE", help="Texts to reply to, or to continue, at every snapshot; one per line.")
 @click.option(
     "--transcript",
     "transcripts",
@@ -176,7 +176,7 @@ def _print(sets: list[dict[str, Any]], table: str, json_file: str | None) -> Non
     "questions are asked, too. Can be repeated.",
 )
 @click.option(
-    "--liked", metavar="FILE", help="The replies you like best, as a transcript: shows their ranks in the widest beam."
+    "--liked", metavar="FILE", help="Transcript of the replies you like best, to show their ranks in the widest beam."
 )
 @click.option("--output", metavar="FILE", help="HTML file to write.  [default: report.html in the first run's folder]")
 @results_option

@@ -118,7 +118,7 @@ def compare(names: tuple[str, ...], output: str | None, votes: bool, json_file: 
 
         cast = votes_on_runs(Path(results), [run.name for run in runs])
         if not cast:
-            raise UserError("there are no votes on these runs; vote on the page Judge of `seq2seq-chat serve`")
+            raise UserError("there are no votes for these runs; vote on the page Judge of `seq2seq-chat serve`")
         statistics = vote_statistics(cast)
         tables.append(format_votes(statistics))
         as_json["votes"] = statistics.model_dump()

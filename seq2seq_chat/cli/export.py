@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @run_argument
-@click.option("--output", required=True, metavar="DIR", help="Folder to create; it must be missing or empty.")
+@click.option("--output", required=True, metavar="DIR", help="Folder to create; if it exists, it must be empty.")
 @click.option(
     "--format",
     "export_format",
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="What to write.",
 )
-@click.option("--quantize", type=click.Choice(["int8"]), help="onnx: store weights as integers of 8 bits.")
+@click.option("--quantize", type=click.Choice(["int8"]), help="onnx: store weights as 8-bit integers.")
 @click.option("--beam-width", type=click.IntRange(1, 1000), metavar="N", help="Hypotheses of the beam search.")
 @click.option("--n-best", type=click.IntRange(1, 1000), metavar="N", help="Replies that the beam search returns.")
 @snapshot_option
@@ -48,7 +48,7 @@ def export(
     give the same replies as `chat`; vocabularies, search and, except for unicode and subword, tokenizers are included.
     A language model has the signatures `generate` and `score`.
 
-    With --format onnx, DIR has ONNX graphs of the encoder and of a step of the decoder. It can be used as a RUN, also
+    With --format onnx, DIR has ONNX graphs of the encoder and of a step of the decoder. It can be used as a RUN, even
     where TensorFlow is not installed.
 
     With --format html, DIR has one file, index.html, a page that talks in any current browser, without a server or
@@ -62,7 +62,7 @@ def export(
     if quantize and export_format != "onnx":
         raise UserError("--quantize is for --format onnx; omit it, or choose that format")
     if export_format != "saved_model" and (beam_width or n_best):
-        raise UserError("--beam-width and --n-best are for --format saved_model; omit them and choose when you use it")
+        raise UserError("--beam-width and --n-best are for --format saved_model; omit them and choose at run time")
     if run.config.task == "language_model" and (beam_width or n_best):
         raise UserError(f"run {run.name} is a language model, which has no beam search: omit --beam-width and --n-best")
     if export_format == "onnx":
@@ -137,14 +137,14 @@ def _print_summary(output: str, about: dict[str, Any]) -> None:
 def average(run_name: str, last: int | None, best: int | None, output: str, results: str) -> None:
     """Average the weights of several checkpoints and snapshots of RUN.
 
-    The mean of weights from the end of a training is often better than the best of them. It becomes a run of its own,
+    The mean of weights from the end of training is often better than the best of them. It becomes a run of its own,
     which can be used like any other, but not trained further.
     """
     from seq2seq_chat.checkpoint.arrays import average_weights, steps_to_average
     from seq2seq_chat.runs.find import find_run
 
     if last is not None and best is not None:
-        raise click.UsageError("--last and --best exclude each other")
+        raise click.UsageError("--last and --best cannot be used together")
     run = find_run(run_name, results)
     ensure_trained(run, "average")
     steps = steps_to_average(run, last, best)

@@ -58,7 +58,7 @@ def engine_options(command: Any) -> Any:
     quantize_option = click.option(
         "--quantize",
         type=click.Choice(["int8"]),
-        help="Store weight matrices as integers of 8 bits: less memory, faster replies, slightly different ones.",
+        help="Store weight matrices as 8-bit integers: less memory, and faster, slightly different replies.",
     )
     engine_option = click.option(
         "--engine",
@@ -95,7 +95,7 @@ with_option = click.option(
     "others",
     multiple=True,
     metavar="RUN[:SNAPSHOT]",
-    help="Average the word probabilities with another run of the same vocabularies. Can be repeated.",
+    help="Average the word probabilities with those of another run with the same vocabularies. Can be repeated.",
 )
 limit_option = click.option(
     "--limit",
@@ -127,7 +127,7 @@ def _how_to_prepare(path: Path) -> str:
     name = path.absolute().parent.name
     if (Path(__file__).parents[1] / "prepare" / "readers" / f"{name}.py").is_file():
         command = f"seq2seq-chat prepare {name} INPUT --output {shlex.quote(str(path.parent))}"
-        return f"To create it: {command} (INPUT is what docs/corpora.md says how to get)"
+        return f"To create it: {command} (docs/corpora.md says how to get INPUT)"
     return "`seq2seq-chat prepare` creates corpora, see docs/corpora.md."
 
 
@@ -149,7 +149,7 @@ def ensure_unused(run: str, *names: str) -> None:
 def ensure_trained(run: Run, verb: str) -> None:
     """Raise UserError if RUN is an exported model, which lacks what a verb needs."""
     if run.is_exported:
-        raise UserError(f"{run.name} is an exported model, which `{verb}` does not support; use the run it is from")
+        raise UserError(f"{run.name} is an exported model, which `{verb}` does not support; use its original run")
 
 
 def ensure_beam_search(overrides: Sequence[str]) -> None:

@@ -116,7 +116,7 @@ def _text_options(*, tokenizer: str, split: str) -> _Decorator:
             "--split", callback=_parse_split, metavar="A,B,C", help=f"Percentages of the splits.  [default: {split}]"
         ),
         click.option(
-            "--vocabulary-size", type=_SIZE, default=50_000, metavar="N", help="Words, including the special ones."
+            "--vocabulary-size", type=_SIZE, default=50_000, metavar="N", help="Vocabulary size, with special words."
         ),
         click.option(
             "--tokenizer",
@@ -151,7 +151,7 @@ def _corpus_options(*pairings: str, tokenizer: str = "english") -> _Decorator:
             "--pairing",
             type=click.Choice(sorted(pairings, reverse=True)),
             default=pairings[0],
-            help="How samples are counted.",
+            help="How utterances are paired to count samples.",
         ),
         click.option(
             "--drop-leaked", is_flag=True, help="Drop the samples of train that occur verbatim in validation or test."
@@ -172,7 +172,7 @@ def _corpus_options(*pairings: str, tokenizer: str = "english") -> _Decorator:
     )
 
 
-_as_is = click.option("--as-is", is_flag=True, help="Read lines also of files that look like JSON, tables, chats, …")
+_as_is = click.option("--as-is", is_flag=True, help="Also read files that look like JSON, tables, chats, … as lines.")
 
 
 @prepare.command()
@@ -180,7 +180,7 @@ _as_is = click.option("--as-is", is_flag=True, help="Read lines also of files th
     "--turns",
     type=click.Choice(["running", "odd-even"]),
     default="running",
-    help="Every line is a reply, or every second.",
+    help="Every line replies to the one before, or only every second line does.",
 )
 @click.option(
     "--separator", metavar="LINE", help="A line that ends a conversation, such as ===; `blank`: an empty one."
@@ -195,7 +195,7 @@ def lines(turns: Any, separator: str | None, as_is: bool, **options: Any) -> Non
 
 
 @prepare.command()
-@click.option("--target-tokenizer", type=click.Choice(_TOKENIZERS), help="Of the target.  [default: the same]")
+@click.option("--target-tokenizer", type=click.Choice(_TOKENIZERS), help="For the target.  [default: --tokenizer]")
 @click.option("--target-vocabulary-size", type=_SIZE, metavar="N", help="Words of the target.  [default: the same]")
 @click.option(
     "--shared-vocabulary/--no-shared-vocabulary", help="One tokenizer and vocabulary for both sides, or separate ones."
@@ -222,7 +222,7 @@ def pairs(columns: tuple[str, str] | None, **options: Any) -> None:
 
     has_target_options = options["target_tokenizer"] or options["target_vocabulary_size"] is not None
     if options["shared_vocabulary"] and has_target_options:
-        raise click.UsageError("--shared-vocabulary excludes --target-tokenizer and --target-vocabulary-size")
+        raise click.UsageError("--shared-vocabulary cannot be used with --target-tokenizer or --target-vocabulary-size")
     _prepare_corpus("pairs", options, reader=PairSettings(columns))
 
 
@@ -252,7 +252,7 @@ def opensubtitles(max_gap: float | None, **options: Any) -> None:
     help="Only the dumps of these years. Can be repeated.",
 )
 @click.option(
-    "--max-words", type=_COUNT, metavar="N", help="Skip comments of more than N words, as white space separates them."
+    "--max-words", type=_COUNT, metavar="N", help="Skip comments of more than N words, separated by white space."
 )
 @click.option("--min-score", type=int, metavar="N", help="Skip comments with a lower score.")
 @click.option("--keep-bots", is_flag=True, help="Keep comments of bots.")

@@ -122,11 +122,11 @@ class _Parser:
             return _Sample([], self._tokenizers.source.encode(line))
         texts = line.split("\t")
         if len(texts) != 2:
-            raise UserError(f"{place}: write source<TAB>target, two columns and not {len(texts)}")
+            raise UserError(f"{place}: write two columns, source<TAB>target, not {len(texts)}")
         sample = _Sample(*(tokenizer.encode(text) for tokenizer, text in zip(self._tokenizers, texts, strict=True)))
         for side, tokens in sample._asdict().items():
             if not tokens:
-                raise UserError(f"{place}: the {side} has no tokens that the model reads; remove the line")
+                raise UserError(f"{place}: the {side} has no tokens that the model can read; remove the line")
         limits = self._model.encoder_steps, self._model.decoder_steps
         if not self._warned and (len(sample.source) > limits[0] or len(sample.target) >= limits[1]):
             self._warned = True

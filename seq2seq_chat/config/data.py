@@ -70,7 +70,7 @@ class Data(Section):
     validation: CorpusFiles | None = None
     """validation corpus; null: no validation"""
     test: CorpusFiles | None = None
-    """test corpus, the default of `evaluate`; null: that is data.validation"""
+    """test corpus, the default of `evaluate`; null: data.validation"""
     tokenizer: TokenizerName = "english"
     """how text is split into tokens; applies to the source only if data.target_tokenizer is set"""
     target_tokenizer: Annotated[TokenizerName | None, OWN_TARGET] = None

@@ -21,8 +21,8 @@ class Model(Section):
     cell: Literal["lstm", "gru", "rnn"] = "lstm"
     """recurrent cell of encoder and decoder"""
     activation: Annotated[Literal["tanh", "relu"], AppliesIf("model.cell", "rnn")] = "tanh"
-    """function of a vanilla cell: tanh, or relu, which passes gradients unchanged through an initial identity matrix
-    (Le et al. 2015)"""
+    """activation function: tanh, or relu, which passes gradients unchanged through an initial identity matrix (Le
+    et al. 2015)"""
     layers: Annotated[int, Field(gt=0, le=100)] = 1
     """layers of the encoder, and of the decoder"""
     residual: Annotated[bool, AppliesIf("model.layers", unless=[1])] = False
@@ -30,8 +30,8 @@ class Model(Section):
     bidirectional: Annotated[bool, LanguageModelsRequire(False)] = False
     """whether the encoder reads in both directions"""
     bridge: Annotated[Literal["both", "backward"], AppliesIf("model.bidirectional", True)] = "both"
-    """compute the decoder's initial state from the final states of both directions, or from that of the backward
-    one (Bahdanau et al. 2014)"""
+    """compute the decoder's initial state from the final states of both directions, or of the backward one
+    (Bahdanau et al. 2014)"""
     hidden_size: Units = 2048
     """units of a cell"""
     embedding_size: Units = 1024

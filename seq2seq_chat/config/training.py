@@ -140,16 +140,16 @@ class Training(Section):
     ] = "batch"
     """whether all target words of a batch share the sampled words, or each step of the decoder has its own"""
     candidate_sampler: Annotated[Literal["log_uniform", "uniform"], WITH_SAMPLED_SOFTMAX] = "log_uniform"
-    """distribution of the sampled words: by their rank of frequency, or all alike"""
+    """distribution of the sampled words: log-uniform by frequency rank, or uniform"""
     label_smoothing: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    """share of the probability that the training loss demands of all words alike, rather than of the target (Szegedy et
-    al. 2016); the validation loss is without it"""
+    """share of the target probability that the training loss spreads evenly over all words (Szegedy et al.
+    2016); the validation loss is computed without it"""
     deterministic: bool | None = None
     """bit-for-bit reproducible training, slower on a GPU; null: only without a GPU"""
     strategy: Annotated[
         Literal["single", "mirrored", "multi_worker"], LanguageModelsRequire("single", "is trained on a single device")
     ] = "single"
-    """devices that share a batch: one, all of one machine, or those of several machines"""
+    """devices that share a batch: one, all of one machine, or all of several machines"""
     replicas: Annotated[
         PositiveInt | None,
         AppliesIf("training.strategy", "mirrored", error="applies to strategy mirrored only, but strategy is {}"),

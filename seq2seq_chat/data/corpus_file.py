@@ -135,7 +135,7 @@ def ensure_published(paths: Iterable[Path]) -> None:
         statistics = folder / WORKING_FOLDER / COMPLETE_FOLDER / STATISTICS_FILE
         if os.path.exists(statistics):  # noqa: PTH110  Path.exists fails for an inaccessible folder
             raise CorpusError(
-                f"{folder} has files of two preparations, because seq2seq-chat prepare was stopped while it replaced "
+                f"{folder} has files of two preparations, because seq2seq-chat prepare was stopped while replacing "
                 "them. Run the same command again."
             )
 

@@ -268,8 +268,8 @@ def open_training_corpus(config: Config, codecs: Codecs, on_progress: Callable[[
     kept = corpus.up_to_length(maximum)
     if not len(kept):
         raise CorpusError(
-            f"{config.data.train} has no samples left: all {len(corpus):,} have a source or target of more than "
-            f"data.max_length, {maximum} tokens; raise it."
+            f"{config.data.train} has no samples left: all {len(corpus):,} have a source or target longer than "
+            f"data.max_length ({maximum} tokens); raise it."
         )
     dropped = len(corpus) - len(kept)
     if dropped:

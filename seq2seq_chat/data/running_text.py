@@ -188,7 +188,7 @@ def _encode(file: str, codec: TextCodec, folder: Path) -> None:
         for piece in read_text(file):
             tokens.extend(encode_text(piece, codec))
         if tokens.rows < 2:
-            raise CorpusError(f"{file} has fewer than two tokens; a language model needs a text with more.")
+            raise CorpusError(f"{file} has fewer than two tokens; a language model needs a longer text.")
 
 
 IntArray = npt.NDArray[np.int32]

@@ -151,7 +151,7 @@ class Assembly:
         if reason == WITHOUT_WORDS:
             remedy = "This is the `raw` archive of OPUS; take the `xml` archive"
         elif reason in (NOTHING_KEPT, WITHOUT_TOKENS):
-            remedy = f"Use another tokenizer than {tokenizer}, such as unicode or whitespace"
+            remedy = f"Use a tokenizer other than {tokenizer}, such as unicode or whitespace"
             if tokenizer == "english":
                 remedy = (
                     "Cleaning keeps only the letters a to z, with or without accents, digits and . , ! ?; "

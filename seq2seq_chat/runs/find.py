@@ -66,7 +66,7 @@ def find_run(name: str, results: str | Path = "results") -> Run:
         raise RunError(missing_file(damaged.path, "config.json"))
     if inner := list_runs(name):
         names = ", ".join(run.path.name for run in inner[-5:])
-        raise RunError(f"{name} is no run, but a folder of runs ({names}); name one of them, such as {inner[-1].path}")
+        raise RunError(f"{name} is not a run but a folder of runs ({names}); name one, such as {inner[-1].path}")
     if not runs:
         raise NoSuchRun(
             f"no run {name!r}: there are no runs in {results}; train one, or specify their folder with --results"

@@ -108,7 +108,7 @@ class Run:
             if not self.is_exported or isinstance(error.__cause__, OSError):
                 raise
             raise ConfigError(
-                f"{file} is damaged, or a newer version has written it; update seq2seq-chat, restore it from a backup, "
+                f"{file} is damaged, or was written by a newer version; update seq2seq-chat, restore it from a backup, "
                 "or export the run again"
             ) from error
         if overrides:

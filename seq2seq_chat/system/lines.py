@@ -128,7 +128,7 @@ class TextFile:
         checksum = self._unchecked.get(part)
         if checksum is not None:
             if zlib.crc32(os.pread(self._descriptor, CHECKED_BYTES, part * CHECKED_BYTES)) != checksum:
-                raise error(f"{self._path} is damaged. Delete it and run the command again, which creates it again.")
+                raise error(f"{self._path} is damaged. Delete it and run the command again to rebuild it.")
             self._unchecked.pop(part, None)
 
     def _current_state(self) -> tuple[int, int]:

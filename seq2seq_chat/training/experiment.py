@@ -218,7 +218,7 @@ def _resume_hint(run: Run, cluster: Cluster | None) -> str:
 def _gone(run: Run) -> TrainingFailed:
     """The exception for a run whose folder is not where it was."""
     return TrainingFailed(
-        f"{run.path} was deleted or moved while it was trained; training stopped. If it was moved, resume it with: "
+        f"{run.path} was deleted or moved during training; training stopped. If it was moved, resume it with: "
         "seq2seq-chat train --resume FOLDER"
     )
 

@@ -201,7 +201,7 @@ def build_optimizer(settings: Training) -> Any:
     """
     if settings.optimizer == "rmsprop" and settings.momentum and tf.config.list_physical_devices("GPU"):
         raise UserError(
-            "TensorFlow cannot update word vectors by training.optimizer=rmsprop with training.momentum on a GPU; "
+            "TensorFlow cannot update embeddings with training.optimizer=rmsprop and training.momentum on a GPU; "
             "use adam or sgd, or set training.momentum to 0"
         )
     keras = tf.keras.optimizers.legacy  # with fused update kernels: one pass over a variable and its accumulators

@@ -188,7 +188,7 @@ def _validated_cluster(workers: list[Any], index: int, where: str) -> Cluster:
         if match is None or not 0 < int(match[2]) < 2**16:
             raise UserError(f"{where}: {address!r} is not an address; write HOST:PORT,HOST:PORT,…")
     if len(set(workers)) < len(workers):
-        raise UserError(f"{where}: duplicated address; every worker needs its own")
+        raise UserError(f"{where}: duplicate address; every worker needs its own")
     if not 0 <= index < len(workers):
         raise UserError(f"{where}: the index of a worker must be 0 to {len(workers) - 1}")
     return Cluster(tuple(workers), index)

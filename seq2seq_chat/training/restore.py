@@ -44,7 +44,7 @@ def ensure_resumable_settings(run: str, before: Mapping[str, Any], now: Mapping[
     """
     if changes := describe_changes(before, now):
         raise UserError(
-            f"run {run} cannot be resumed with other settings of {changes}; "
+            f"run {run} cannot be resumed with different settings: {changes}; "
             "restore them, or start a new run without --resume"
         )
 

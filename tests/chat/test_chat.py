@@ -326,7 +326,7 @@ def test_mistakes_in_commands(talk: Callable[..., list[str]], tmp_path: Path) ->
     assert "beam_width" in lines[0] and "0" in lines[0]
     assert "beam_width" in lines[1]  # the nearest valid key
     assert "beam_width 3" in lines[2]  # unchanged
-    assert "exists already" in lines[3] and existing.read_text(encoding="utf-8") == "mine"
+    assert "already exists" in lines[3] and existing.read_text(encoding="utf-8") == "mine"
     assert "name of the file" in lines[4]
     assert lines[5].startswith("/quit or Ctrl-D")
     assert "could not be written" in lines[6]

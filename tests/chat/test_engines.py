@@ -169,7 +169,7 @@ def test_what_an_engine_cannot_do(cli: Cli, tmp_path: Path, monkeypatch: pytest.
         assert message in cli("chat", *arguments).error_message
     assert cli("export", run.path, "--format", "onnx", "--output", tmp_path / "exported").status == 0
     exported = Run(tmp_path / "exported")
-    assert "which TensorFlow does not read" in cli("chat", exported.path, "--engine", "tensorflow").error_message
+    assert "which TensorFlow cannot read" in cli("chat", exported.path, "--engine", "tensorflow").error_message
     assert "export its run with --quantize int8" in cli("chat", exported.path, "--quantize", "int8").error_message
     monkeypatch.setattr("seq2seq_chat.chat.load.has_gpu", lambda: True)
     assert not uses_onnx(run, AUTO, Decoding()) and uses_onnx(run, EngineOptions("onnx"), Decoding())

@@ -45,10 +45,10 @@ def test_replies_start_with_them_and_have_their_scores(cli: Cli, run: Run, engin
 @pytest.mark.parametrize(
     ("prefix", "stdin", "message"),
     [
-        ("word3 tree", "", "the model does not write tree, which the prefix has"),
+        ("word3 tree", "", "the prefix has tree, which the model cannot write"),
         ("word1 " * 6, "", "the prefix has 6 tokens, but a reply has at most 5; shorten it"),
         ("-", "word1\n", "line 1 of stdin: write prefix<TAB>utterance"),
-        ("-", "\tword1\n≠\tword1\n", "line 2 of stdin: the model does not write ≠, which the prefix has"),
+        ("-", "\tword1\n≠\tword1\n", "line 2 of stdin: the prefix has ≠, which the model cannot write"),
     ],
 )
 def test_impossible_ones(cli: Cli, run: Run, prefix: str, stdin: str, message: str, tmp_path: Path) -> None:

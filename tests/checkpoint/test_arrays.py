@@ -131,7 +131,8 @@ def test_other_settings_of_the_model_are_refused(run_copy: Path, section: str, k
     edit_config(run_copy, section, **{key: value})
     path = f"{section}.{key}".strip(".")
     message = (
-        f"config.json has other settings than 0000000020.npz was trained with: {path} ({was} → {json.dumps(value)});"
+        "config.json differs from the settings that 0000000020.npz was trained with: "
+        f"{path} ({was} → {json.dumps(value)});"
     )
     with pytest.raises(MismatchError, match=re.escape(message)):
         read_weights(Run(run_copy))
@@ -159,7 +160,7 @@ def test_other_defaults_of_decoding_are_used_and_reported(cli: Cli, run_copy: Pa
     edit_config(run_copy, "decoding", beam_width=4)
     result = cli("chat", run_copy, stdin=b"you see the tree1 ?\n")
     assert result.status == 0
-    note = "was changed since 0000000020.npz was saved: decoding.beam_width (5 → 4)"
+    note = "has changed since 0000000020.npz was saved: decoding.beam_width (5 → 4)"
     assert result.err == f"{run_copy / 'config.json'} {note}\n"
 
 
@@ -236,9 +237,9 @@ def test_what_cannot_be_averaged(run: Run, cli: Cli) -> None:
     assert "has fewer than 5 saved weights (steps: 10, 20, 30, 40)" in cli(*command, "x", "--last", "5").err
     run.metrics_file.unlink()
     assert "has fewer than 2 saved weights of a validation (steps: none)" in cli(*command, "x", "--best", "2").err
-    assert "exclude each other" in cli(*command, "x", "--best", "2", "--last", "2").err
+    assert "cannot be used together" in cli(*command, "x", "--best", "2", "--last", "2").err
     (run.results / "x").mkdir()
-    assert "x exists; choose another --output" in cli(*command, "x").err
+    assert "x already exists; choose another --output" in cli(*command, "x").err
     run.checkpoint_path(30).write_bytes(run.checkpoint_path(30).read_bytes()[:-99])
     damaged = cli(*command, "y")
     assert damaged.status == 2 and "0000000030.npz is damaged" in damaged.err

@@ -171,7 +171,7 @@ REFUSED = [  # commands in the folder of invalid files, and a part of the messag
     ("chat {run} --beam-width 3 --set decoding.method=greedy", "omit them, or --set decoding.method=greedy"),
     ("evaluate {run} --beam-width 3 --set decoding.method=sample", "omit them, or --set decoding.method=sample"),
     ("evaluate {run} --output words.txt", "--output words.txt is a file; name a folder"),
-    ("experiments compare {run} --votes", "there are no votes on these runs"),
+    ("experiments compare {run} --votes", "there are no votes for these runs"),
     ("experiments compare {run} --json none/table.json", "--json none/table.json: the folder does not exist"),
     ("experiments compare {run} --json a.json --output none/a.png", "--output none/a.png: the folder does not exist"),
     ("serve --port 0 --log-file none/log", "--log-file none/log: the folder does not exist; create it first"),
@@ -260,7 +260,7 @@ def test_another_vocabulary(cli: Cli, run_copy: Path, damage: str) -> None:
     words = file.read_text(encoding="utf-8").splitlines()
     expected = {
         "another size": f"is {len(words)} but the model's is {len(words) - 7};",
-        "other words": "was trained with another vocabulary",
+        "other words": "was trained with a different vocabulary",
         "missing": f"run {run_copy.name} is damaged: vocabulary.txt is missing; restore it",
     }
     if damage == "missing":

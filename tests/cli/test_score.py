@@ -78,8 +78,8 @@ def test_lines_of_text_against_numpy(cli: Cli, tokenizer: str, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
-        ("word1\tword2\nword1\n", "line 2: write source<TAB>target, two columns and not 1"),
-        ("a\tb\tc\n", "line 1: write source<TAB>target, two columns and not 3"),
+        ("word1\tword2\nword1\n", "line 2: write two columns, source<TAB>target, not 1"),
+        ("a\tb\tc\n", "line 1: write two columns, source<TAB>target, not 3"),
         ("word1\tword2\n \tword2\n", "line 2: the source has no tokens"),
         ("word1\t§\n", "line 1: the target has no tokens"),
     ],

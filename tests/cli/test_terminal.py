@@ -125,7 +125,7 @@ def test_lines_that_a_translation_model_cannot_read_stay_aligned(
     assert len(out) == len(lines) + 1
     assert [line == "" for line in out] == [False, True, True, True, False, False, True, False, False, True]
     assert caplog.messages == [
-        "line 4 of stdin has no translation, only an empty line: there is nothing to read in this text",
+        "line 4 of stdin gets an empty line instead of a translation: there is nothing to read in this text",
         f"line 5 of stdin has {OTHER_SCRIPT.format(100)}",
         "line 8 of stdin is too long: the model reads only the last 8 of 9 tokens",
     ]

@@ -318,7 +318,7 @@ def test_letters_and_empty_corpora(tmp_path: Path) -> None:
             invisible,
             r"2 lines \(nothing .*such as “\\u200b”.*another tokenizer than thesis",
         ),
-        ("unicode", invisible, "Use another tokenizer than unicode"),
+        ("unicode", invisible, "Use a tokenizer other than unicode"),
     ):
         with pytest.raises(CorpusError, match=message):
             prepare(PrepareSettings("lines", tokenizer=TokenizerSettings(name)), [text], tmp_path / "out")

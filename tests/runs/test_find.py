@@ -58,7 +58,7 @@ def test_no_unique_run(results: Path, name: str, message: str) -> None:
 
 def test_a_folder_of_runs(results: Path, tmp_path: Path) -> None:
     newest = results / "2026-03-01_00-00-00_reddit"
-    with pytest.raises(RunError, match=rf"^{results} is no run, but a folder of runs \(.*, such as {newest}$"):
+    with pytest.raises(RunError, match=rf"^{results} is not a run but a folder of runs \(.*, such as {newest}$"):
         find_run(str(results), tmp_path / "elsewhere")
 
 

@@ -242,7 +242,7 @@ def test_missing_metrics_are_reported(cli: Cli, run_copy: Path) -> None:
     ("edit", "message"),
     [
         (lambda text: text[:-20], "invalid JSON"),
-        (lambda text: text.replace('"dropout": 0.1', '"dropout": 0.2'), "other settings of model.dropout (0.1 → 0.2)"),
+        (lambda text: text.replace('"dropout": 0.1', '"dropout": 0.2'), "settings: model.dropout (0.1 → 0.2)"),
         (lambda text: text.replace("hidden_size", "hiden_size"), "hiden_size"),
     ],
     ids=["cut", "dropout", "misspelt"],
@@ -307,7 +307,7 @@ def test_a_run_that_is_deleted_or_moved_while_it_trains(
     every = [f"--set=training.{name}_every={value}" for name, value in (("log", log_every), ("checkpoint", 5))]
     result = cli("train", tiny_config, "--results", results, *every)
     assert result.status == 1
-    assert re.fullmatch(r"seq2seq-chat: \S+ was deleted or moved while it was trained; .*FOLDER\n", result.err)
+    assert re.fullmatch(r"seq2seq-chat: \S+ was deleted or moved during training; .*FOLDER\n", result.err)
     assert not results.exists() or not list(results.iterdir())
     assert (tmp_path / "moved" / "vocabulary.txt").exists() == (pulled == "moved")
 

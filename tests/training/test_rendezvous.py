@@ -46,7 +46,7 @@ def test_cluster_from_tf_config() -> None:
         ("a:1,b:2", "2", "the index of a worker must be 0 to 1"),
         ("a:1,b", "0", "'b' is not an address"),
         ("a:1,b:70000", "0", "'b:70000' is not an address"),
-        ("a:1,a:1", "0", "duplicated address"),
+        ("a:1,a:1", "0", "duplicate address"),
         ("a:1,b:2", None, "must be given together"),
         (None, "1", "must be given together"),
     ],

@@ -96,7 +96,7 @@ def test_explanation_of_a_reply_with_two_vocabularies(page: Any, shared_server: 
     expect(inner.locator(".hypothesis")).to_have_text([re.compile("ש"), "(empty)"])
     expect(inner.locator(".hypotheses td.num").last).to_have_text("-2.00")
     expect(inner.locator(".facts-list dd").first).to_have_text("100 ms, 40 tokens per second")
-    expect(inner.locator(".facts-list dd").nth(1)).to_have_text("the limit of its length")
+    expect(inner.locator(".facts-list dd").nth(1)).to_have_text("the length limit")
     expect(inner.locator(".facts-list dd").last).to_have_text("ש ␣ ↵ U+0301")
     assert not page.evaluate("() => document.documentElement.scrollWidth > innerWidth")
 

@@ -91,7 +91,7 @@ def test_the_end_names_the_step_which_gives_the_text_again(client: FlaskClient, 
 def test_tokens_of_the_prompt_that_the_model_does_not_know_are_named(client: FlaskClient) -> None:
     assert lines_of(write(client))[-1]["warnings"] == []
     (warning,) = lines_of(write(client, prompt="the Ω∀ cat"))[-1]["warnings"]
-    assert warning == "the model does not know Ω, ∀ of the prompt"
+    assert warning == "the prompt has tokens that the model does not know: Ω, ∀"
 
 
 def test_without_a_seed_texts_differ_and_the_seed_repeats_them(client: FlaskClient) -> None:

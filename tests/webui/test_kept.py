@@ -57,7 +57,7 @@ def test_addresses_name_what_is_shown(page: Any, shared_server: str, expect: Any
     other.goto(first)
     expect(other.locator("#log .message-text")).to_have_text(["a", "A 1"])
     other.goto(f"{shared_server}/chat/{'0' * 24}")
-    expect(other.locator("#note")).to_contain_text("does not keep what the address names")
+    expect(other.locator("#note")).to_contain_text("Nothing is kept under this address")
 
 
 def test_what_is_done_before_the_runs_are_known_lasts(page: Any, shared_server: str, expect: Any) -> None:
@@ -118,7 +118,7 @@ def test_everything_is_found_downloaded_deleted_and_imported(
     submit(page, "pears")
     expect(titles.first).to_have_text(re.compile("^fruitcomparison"))  # it was changed last, and has its name
     kept = download(page, page.get_by_role("button", name="Download everything").click)
-    page.get_by_label("Search in what is kept").fill("CHERRIES 1")  # a reply
+    page.get_by_label("Search everything that is kept").fill("CHERRIES 1")  # a reply
     expect(titles).to_have_count(1)
     titles.click()
     expect(page).to_have_url(re.compile(f"/chat/{ID}"))

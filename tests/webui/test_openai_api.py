@@ -180,7 +180,7 @@ def test_models_are_runs_and_their_snapshots(shared_client: FlaskClient) -> None
         ({"model": "missing"}, 404, "no run 'missing'"),
         ({"model": "tiny:9M"}, 404, "9M"),
         ({"messages": []}, 400, "messages"),
-        ({"messages": [{"role": "assistant", "content": "hello"}]}, 400, "must be of the role user"),
+        ({"messages": [{"role": "assistant", "content": "hello"}]}, 400, "must have the role user"),
         ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, 400, "type 'image_url'"),
         ({"messages": [{"role": "user", "content": "a" * 10_001}]}, 413, "10,000 characters"),
         ({"temperature": -1}, 400, "temperature"),

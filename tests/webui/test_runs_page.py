@@ -68,7 +68,7 @@ def test_search_sort_star_and_hide(page: Any, serve: Serve, three_runs: Path, ex
         expect(page.locator("#selection-count")).to_have_text("2 runs selected")
         page.get_by_role("button", name="Clear selection").click()
         page.locator("#search").fill("/(/")
-        expect(page.locator("#note")).to_contain_text("no regular expression")
+        expect(page.locator("#note")).to_contain_text("not a valid regular expression")
         page.locator("#search").fill("GAM conversation")
         expect(page.locator("#runs tbody tr")).to_have_count(1)
         expect(page.locator("#note")).to_have_text("1 of 3 runs")

@@ -144,7 +144,7 @@ def test_a_text_without_tokens_and_the_weights_of_a_step(shared_client: FlaskCli
         ({"step": 7}, 404, "run tiny has no weights of step 7 any more; its newest are of step 20"),
         ({"step": 20, "snapshot": "10"}, 404, "run tiny has no weights of step 20 any more; these are of step 10"),
         ({"text": "a" * 10_001}, 413, "10,000 characters"),
-        ({"prefix": "nonsense"}, 400, "the model does not write nonsense, which the prefix has"),
+        ({"prefix": "nonsense"}, 400, "the prefix has nonsense, which the model cannot write"),
         ({"prefix": [3]}, 400, "prefix"),
         ({"decoding": {"method": "sample"}}, 400, "only beam search can be watched"),
         ({"decoding": {"beam_width": 101}}, 400, "at most 100"),

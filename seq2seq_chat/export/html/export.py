@@ -109,7 +109,7 @@ def differences(decoding: Decoding) -> list[str]:
     """A sentence for each setting of a run that the page does not have."""
     defaults = Decoding().model_dump()
     return [
-        f"the page does not have decoding.{name}, which is {json.dumps(value)} in the run"
+        f"the page does not support decoding.{name}, which is {json.dumps(value)} in the run"
         for name, value in decoding.model_dump(mode="json").items()
         if name not in (*SETTINGS, "unrolling") and value != defaults[name]
     ]

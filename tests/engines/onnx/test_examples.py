@@ -78,7 +78,7 @@ def refuses(program: list[str], run: Run) -> None:
     )
     assert (finished.returncode, finished.stdout) == (1, "")
     assert finished.stderr == (
-        f"{run.path / 'model'} is a language model or has another tokenizer than english or whitespace; "
+        f"{run.path / 'model'} is a language model, or has a tokenizer other than english or whitespace; "
         "use seq2seq-chat\n"
     )
 

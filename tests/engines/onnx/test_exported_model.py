@@ -215,7 +215,7 @@ def test_an_unknown_opset_is_reported(exported: Path, tmp_path: Path, cli: Calla
         (["chat", "{}", "--snapshot", "best"], "is an exported model, which has no snapshots"),
         (["export", "{}", "--output", "copy"], "is an exported model, which `export` does not support"),
         (["train", "--resume", "{}"], "is an exported model, which `train --resume` does not support"),
-        (["generate", "{}"], "is no language model"),
+        (["generate", "{}"], "is not a language model"),
     ],
 )
 def test_what_an_exported_model_cannot_do(

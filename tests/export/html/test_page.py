@@ -232,7 +232,7 @@ def test_the_page_is_accessible_and_fits(offline_page: Any, offline_chat: Path, 
 
 def test_settings_that_the_page_does_not_have_are_named() -> None:
     decoding = Decoding(method="beam", beam_width=4, rerank="anti_language_model", unrolling="built_in")
-    expected = ['the page does not have decoding.rerank, which is "anti_language_model" in the run']
+    expected = ['the page does not support decoding.rerank, which is "anti_language_model" in the run']
     assert differences(decoding) == expected
     assert differences(Decoding(method="sample", top_p=0.5)) == []
     server_only = {"rerank", "rerank_weight", "rerank_prefix_length", "backward_run", "replace_unknown", "lexicon"}

@@ -269,7 +269,7 @@ def test_a_message_of_megabytes_is_damage(tmp_path: Path, prepare: Prepare) -> N
 
 
 @pytest.mark.parametrize(
-    ("content", "end"), [(bytes(range(256)) * 4, "It is no text."), ("שלום\u200f\nab".encode(), "שלום\u200f | ab")]
+    ("content", "end"), [(bytes(range(256)) * 4, "It is not text."), ("שלום\u200f\nab".encode(), "שלום\u200f | ab")]
 )
 def test_files_that_are_no_chats(tmp_path: Path, prepare: Prepare, content: bytes, end: str) -> None:
     path = tmp_path / "file"

@@ -178,7 +178,7 @@ async function answer(turn, body, asReply) {
   let failure = null;
   try {
     const reply = await streamChat(body, controller.signal, showText, indicator.note);
-    if (reply.run !== body.run) throw new ApiError(`There is no run “${body.run}” any more; “${reply.run}” is another.`, 404);
+    if (reply.run !== body.run) throw new ApiError(`The run “${body.run}” no longer exists; “${reply.run}” is a different one.`, 404);
     conversation.addReply(turn, asReply(reply));
     states.delete(turn.id);
   } catch (error) {

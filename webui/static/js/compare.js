@@ -170,7 +170,7 @@ async function resultOf(turn, column, signal) {
   const body = { run: column.run, snapshot, text: turn.text, history: history(turn, columns.indexOf(column)), decoding: column.decoding ?? form.value };
   try {
     const reply = await chat(body, signal);
-    return reply.run === column.run ? { reply } : { error: `There is no run “${column.run}” any more.` };
+    return reply.run === column.run ? { reply } : { error: `The run “${column.run}” no longer exists.` };
   } catch (error) {
     if (error.name === "AbortError") return STOPPED;
     if (!(error instanceof ApiError)) throw error;

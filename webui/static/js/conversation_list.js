@@ -51,7 +51,7 @@ export class ConversationList {
     const search = byId("find-kept").value;
     const found = records.filter((record) => !search || matches(textsOf(record).join("\n"), search));
     byId("kept-list").replaceChildren(...found.map((record) => this.item(record)));
-    byId("kept-none").textContent = !records.length ? "None yet." : found.length ? "" : "None has these words.";
+    byId("kept-none").textContent = !records.length ? "None yet." : found.length ? "" : "None contains these words.";
     byId("download-all").disabled = byId("delete-all").disabled = !records.length;
   }
 

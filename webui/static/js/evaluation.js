@@ -135,7 +135,7 @@ if (damaged.includes(name)) byId("note").textContent = "This evaluation cannot b
 else if (!exists) byId("note").textContent = "There is no such evaluation. It may have been moved or deleted; choose another.";
 byId("judge-form").hidden = !exists; // now that the form is not submitted to the server
 byId("results-hint").parentElement.hidden = !exists && !damaged.includes(name);
-for (const button of buttons) button.addEventListener("click", () => attempt(() => vote(button.dataset.choice), "Your vote may not be stored; vote again, it counts once."));
+for (const button of buttons) button.addEventListener("click", () => attempt(() => vote(button.dataset.choice), "Your vote may not have been saved. Vote again; it counts only once."));
 byId("skip").addEventListener("click", () => {
   skipped.push(pair.item);
   attempt(showNext);

@@ -5,7 +5,7 @@ import { element, formatNumber, formatSeconds } from "./dom.js";
 import { capitalize } from "./labels.js";
 import { tokenElement } from "./tokens.js";
 
-const ENDS = { true: "the model", false: "the limit of its length" };
+const ENDS = { true: "the model", false: "the length limit" };
 
 function section(title, ...children) {
   return element("section", {}, element("h2", {}, title), children);

@@ -49,7 +49,7 @@ function addColumn() {
   const column = { run, snapshot, decoding };
   note.textContent = "";
   if (!run) return;
-  if (columns.some((other) => JSON.stringify(other) === JSON.stringify(column))) note.textContent = "This column exists already; choose another run, snapshot or decoding setting.";
+  if (columns.some((other) => JSON.stringify(other) === JSON.stringify(column))) note.textContent = "This column already exists; choose another run, snapshot or decoding setting.";
   else columns.push(column);
   drawColumns();
 }

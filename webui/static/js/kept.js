@@ -151,7 +151,7 @@ export async function recordToShow(kind) {
 
 /** Tell if there is no record with the name in the address. */
 export function noteMissing(note) {
-  if (isMissing) note.textContent = "This browser does not keep what the address names. It may have been deleted, or be kept by another browser.";
+  if (isMissing) note.textContent = "Nothing is kept under this address in this browser. It may have been deleted, or be kept in another browser.";
 }
 
 /** Call `show(record)` when Back or Forward leads to another record, with {} for an empty page. */

@@ -3,7 +3,7 @@ import { element, formatSeconds } from "./dom.js";
 import { attention, facts, hypotheses, unknownWords } from "./explanation.js";
 import { labelsOf } from "./labels.js";
 
-const WAITING = document.body.dataset.run === undefined ? "The model is being loaded, or others use it." : ""; // an exported file has its own
+const WAITING = document.body.dataset.run === undefined ? "The model is loading or busy." : ""; // an exported file has its own
 const UNREADABLE = "I cannot read this.";
 
 /** A message of the user. */

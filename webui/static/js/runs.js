@@ -102,7 +102,7 @@ function draw() {
   const chosen = filters();
   const find = finder(chosen.search);
   const shown = find ? sorted([...runs.values()].filter((run) => isShown(run, settings[run.name] ?? {}, { ...chosen, find })), order) : [];
-  note.textContent = find ? describe(shown.length) : "This is no regular expression; close its brackets, or leave out the slashes.";
+  note.textContent = find ? describe(shown.length) : "This is not a valid regular expression; close its brackets, or leave out the slashes.";
   table.hidden = !shown.length;
   const body = table.tBodies[0];
   const wanted = shown.map(updateRow);

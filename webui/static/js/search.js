@@ -104,7 +104,7 @@ function begin(next) {
   byId("view").hidden = false;
   byId("alternatives").replaceChildren(element("p", { class: "muted" }, "Click a word to see the ten most probable words in its place, and to force one."));
   note.replaceChildren(...model.start.warnings.map(warning));
-  if (!model.start.source_words.length) note.textContent = "The model can read nothing of this text.";
+  if (!model.start.source_words.length) note.textContent = "The model cannot read any of this text.";
   showForced();
   show(0);
 }

@@ -76,7 +76,7 @@ async function stream(text, signal, linked) {
       else if (line.error) text.fail(line.error);
       else {
         text.setStep(line.step ?? null);
-        const comparison = !linked ? [] : [text.value === linked.text ? "The same text as when the link was made." : `The model now writes another text. When the link was made, it was: “${linked.text}”`];
+        const comparison = !linked ? [] : [text.value === linked.text ? "The same text as when the link was made." : `The model now writes a different text. When the link was made, it was: “${linked.text}”`];
         text.end(`${count()} · ${formatSeconds(line.seconds)}`, [...comparison, ...(line.warnings ?? []).map((warning) => `Note: ${warning}.`)]);
       }
     }

@@ -65,7 +65,7 @@ def read_chats(piece: Piece, settings: ChatSettings, shard: Shard) -> None:
         export = Export(str(piece), parts_of(piece), settings.date_order, on_progress)
         chat_format = find_format(export.start())
         if chat_format is None:
-            raise DamagedFile("the file is not a chat any more")
+            raise DamagedFile("the file is no longer a chat")
         max_gap = chat_format.max_gap if settings.max_gap is None else settings.max_gap
         separator = " <space> " if settings.tokenizer.name == "character" else " "
         me = frozenset(name.strip().casefold() for name in settings.me)
@@ -146,7 +146,7 @@ def check_people(settings: ChatSettings, report: PieceReport, files: Sequence[Pi
         common = sorted(report.people, key=lambda name: -report.people[name])[:_SHOWN_PEOPLE]
         raise CorpusError(
             f"Nobody in these chats is called {' or '.join(settings.me)}. The people who wrote most are "
-            f"{', '.join(common)}; give --me one of these names."
+            f"{', '.join(common)}; use one of these names with --me."
         )
 
 

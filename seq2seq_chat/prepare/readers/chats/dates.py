@@ -204,7 +204,7 @@ class Clock:
         self._days: dict[Fields, date | None] = {}
         if unknown := _unknown_half(known):
             logger.warning(
-                "%s: times such as “%s” may be before or after noon, in words that are not known here; they are read "
+                "%s: times such as “%s” say whether it is before or after noon in unknown words; they are read "
                 "as before noon, so breaks between conversations may be missed",
                 *(name, unknown.strip()),
             )
