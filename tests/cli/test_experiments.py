@@ -45,8 +45,6 @@ def test_a_shipped_experiment_trains(cli: Cli, tmp_path: Path, experiment: Path)
     (exact,) = [line["loss"] for line in lines if line["kind"] == "validation"]
     assert exact < 1.02 * math.log(vocabulary)
     assert (run / "checkpoints" / "0000000003.npz").is_file()
-    config = json.loads((run / "config.json").read_text(encoding="utf-8"))
-    assert config["name"] == experiment.stem
 
 
 def test_prepare_train_and_chat(cli: Cli, tmp_path: Path) -> None:
