@@ -249,12 +249,7 @@ def test_limits(make_client: MakeClient, shared_client: FlaskClient) -> None:
 )
 @pytest.mark.parametrize("turns", [1, 5])
 def test_the_oldest_turns_of_a_long_history_are_left_out(
-    make_client: MakeClient,
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    history: list[str],
-    used: int,
-    turns: int,
+    make_client: MakeClient, monkeypatch: Any, tmp_path: Path, history: list[str], used: int, turns: int
 ) -> None:
     """A warning says so if the model would read them."""
     codecs = Codecs.shared(make_codec("english", ["you", "see", TURN]))

@@ -44,10 +44,6 @@ def test_requests_words_and_models_are_counted(tiny_run: Path, make_client: Make
     assert (after["seq2seq_chat_models", ()], after["seq2seq_chat_queued", ()]) == (1, 0)
 
 
-def test_metrics_need_the_token(tmp_path: Path, make_client: MakeClient) -> None:
-    assert make_client(tmp_path, token="secret").get("/metrics").status_code == 401
-
-
 def test_requests_are_logged_without_what_is_said(tiny_run: Path, make_client: MakeClient, tmp_path: Path) -> None:
     client, file = make_client(tiny_run.parent), tmp_path / "requests.jsonl"
     body = {"run": tiny_run.name, "text": "you see the secret ?"}

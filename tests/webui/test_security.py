@@ -13,7 +13,7 @@ from webui.security import is_local
 
 WEBUI = Path(__file__).resolve().parents[2] / "webui"
 PAGES = ["/", "/write", "/compare", "/runs", "/runs/tiny"]
-DATA = ["/api/runs", "/api/runs/tiny", "/files/tiny/report.png"]
+DATA = ["/api/runs", "/api/runs/tiny", "/files/tiny/report.png", "/metrics"]
 CHAT = {"run": "tiny", "text": "you see"}
 
 
