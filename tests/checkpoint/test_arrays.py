@@ -1,7 +1,5 @@
 """Checkpoint files: intact, damaged, of another model or of other settings; and averages of weights."""
 
-from __future__ import annotations
-
 import errno
 import json
 import re

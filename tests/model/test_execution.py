@@ -1,7 +1,5 @@
 """Micro-batches give the results of the entire batch; calls with arrays outside graphs leak nothing."""
 
-from __future__ import annotations
-
 import gc
 import sys
 from typing import Any

@@ -1,7 +1,5 @@
 """Language models: the loss against NumPy, truncated gradients against a plain tape over the whole text."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Finding a run by what a person writes."""
 
-from __future__ import annotations
-
 import errno
 import os
 from pathlib import Path

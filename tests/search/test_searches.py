@@ -1,7 +1,5 @@
 """Greedy, beam and sampling search over tables of probabilities, against brute force; no network is involved."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections import Counter

@@ -1,7 +1,5 @@
 """The web UI over the tiny run: a test client, a server and a browser."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import shutil

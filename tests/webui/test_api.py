@@ -1,7 +1,5 @@
 """The HTTP API: replies, runs, and errors."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import threading

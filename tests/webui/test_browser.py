@@ -1,7 +1,5 @@
 """The web UI in a browser: mouse, keyboard, phone, accessibility, errors."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

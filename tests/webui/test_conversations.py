@@ -1,7 +1,5 @@
 """Conversations in a browser: versions, links, files, and what is kept; runs that come, go and train."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

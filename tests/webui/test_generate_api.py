@@ -1,7 +1,5 @@
 """The HTTP API of language models: texts, their probabilities, errors, and stopping."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import threading

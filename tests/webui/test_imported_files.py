@@ -1,7 +1,5 @@
 """Files of conversations that were changed at random are refused by a sentence, or the page shows what they contain."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

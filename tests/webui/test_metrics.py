@@ -1,7 +1,5 @@
 """The metrics of a server, read by the parser of Prometheus' library, and its log of requests."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

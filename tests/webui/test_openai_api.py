@@ -1,7 +1,5 @@
 """Chat completions in OpenAI's protocol, as its documentation describes requests, answers and chunks."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

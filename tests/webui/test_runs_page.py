@@ -1,7 +1,5 @@
 """The workbench of runs in a browser: search, sort, filter, notes, comparison, and changes as they happen."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

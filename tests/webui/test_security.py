@@ -1,7 +1,5 @@
 """Access control and security headers."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

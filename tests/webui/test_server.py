@@ -1,7 +1,5 @@
 """The serve command: it prints its address and stops on a signal."""
 
-from __future__ import annotations
-
 import errno
 import http.client
 import json

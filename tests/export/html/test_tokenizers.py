@@ -1,7 +1,5 @@
 """The tokenizers in JavaScript return the tokens and texts of those in Python."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any, Literal
 

@@ -1,7 +1,5 @@
 """The ONNX graphs compute what the models in TensorFlow compute, for every architecture; and 8-bit matrices."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """An exported model gives the replies of its run's chatbot, in plain TensorFlow."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """The tokenizers give the same tokens and texts inside and outside a graph, for every character and any text."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

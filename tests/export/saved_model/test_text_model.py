@@ -1,7 +1,5 @@
 """An exported language model writes what `generate` writes for the same numbers, in plain TensorFlow."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import subprocess

@@ -1,7 +1,5 @@
 """From exported chats to conversations: people, silences, your replies, several files, and input that is no chat."""
 
-from __future__ import annotations
-
 import json
 import re
 import zipfile

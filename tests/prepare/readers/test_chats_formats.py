@@ -1,7 +1,5 @@
 """Each format of chats, on small made-up exports in several languages: who wrote what when, and what is left out."""
 
-from __future__ import annotations
-
 import json
 import zipfile
 from collections.abc import Callable
