@@ -14,14 +14,7 @@ from hypothesis import strategies as st
 from seq2seq_chat.config import Decoding
 from seq2seq_chat.search import batches
 from seq2seq_chat.search.batches import ReplySearch, uniform_numbers
-from seq2seq_chat.search.engine import (
-    ALL_PROBABILITY,
-    ALL_WORDS,
-    NEG_INF,
-    Hypotheses,
-    StepRequest,
-    WordDistribution,
-)
+from seq2seq_chat.search.engine import ALL_PROBABILITY, ALL_WORDS, NEG_INF, Hypotheses, StepRequest, WordDistribution
 from seq2seq_chat.search.logit_rules import (
     choose_words,
     combined_edits,

@@ -9,12 +9,7 @@ import pytest
 
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.training import rendezvous
-from seq2seq_chat.training.rendezvous import (
-    Cluster,
-    cluster_from_environment,
-    cluster_from_options,
-    wait_for_workers,
-)
+from seq2seq_chat.training.rendezvous import Cluster, cluster_from_environment, cluster_from_options, wait_for_workers
 from tests.conftest import Cli, loopback_addresses
 
 
