@@ -11,6 +11,7 @@ import sys
 import time
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -86,9 +87,7 @@ def test_training_continues_if_stdout_is_closed(
 ) -> None:
     from seq2seq_chat.training.reporter import Console
 
-    def broken_pipe(*arguments: object, **options: object) -> None:
-        raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
-
+    broken_pipe = Mock(side_effect=BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE)))
     monkeypatch.setattr("seq2seq_chat.training.reporter.print", broken_pipe, raising=False)
     console = Console(tmp_path / "train.log")
     console.log("step 5")
@@ -470,10 +469,6 @@ def test_sigterm_stops_and_saves(tiny_config: Path, tmp_path: Path) -> None:
     assert not Run(run).is_locked()
 
 
-def interrupt(*arguments: object, **options: object) -> None:
-    raise KeyboardInterrupt
-
-
 NOTHING = "no checkpoint was saved yet; start training again"
 AGAIN = "run the same command again to continue; finished replies are kept"
 RESUME = "the checkpoint of step 20 is saved; resume with: seq2seq-chat train --resume {run}"
@@ -498,7 +493,7 @@ def test_what_becomes_of_the_work_of_an_interrupted_command(
     function: str,
     consequence: str,
 ) -> None:
-    monkeypatch.setattr(f"seq2seq_chat.{function}", interrupt)
+    monkeypatch.setattr(f"seq2seq_chat.{function}", Mock(side_effect=KeyboardInterrupt))
     result = cli(*command.format(config=tiny_config, run=run_copy).split())
     assert (result.status, result.err) == (130, f"\nseq2seq-chat: stopped; {consequence.format(run=run_copy)}\n")
     assert not list(invalid_files.glob("results/*")), "a training without a checkpoint leaves nothing"

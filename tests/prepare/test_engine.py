@@ -1,8 +1,6 @@
 """DuckDB and Spark write the same bytes for the same inputs."""
 
-import importlib.util
 import json
-import os
 import random
 import shutil
 from collections.abc import Callable
@@ -23,16 +21,6 @@ from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.text.tokenizers import TokenizerSettings
 from tests.prepare.oracle import data_folder
 from tests.prepare.raw import contents
-
-
-@pytest.fixture
-def spark() -> None:
-    """Skip the test if Spark is unavailable."""
-    if importlib.util.find_spec("pyspark") is None:
-        pytest.skip("pyspark is not installed; ./test.sh -m slow installs it")
-    java = os.environ.get("JAVA_HOME")
-    if shutil.which("java") is None and not (java and Path(java, "bin", "java").is_file()):
-        pytest.skip("Java, which Spark needs, is not installed")
 
 
 def write_comments(folder: Path) -> Path:

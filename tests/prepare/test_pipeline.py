@@ -183,17 +183,6 @@ def test_a_small_corpus_is_split_by_other_shares_than_a_large_one(corpus_file: W
     assert contents(tmp_path / "None") == contents(tmp_path / "(97.0, 1.0, 2.0)")
 
 
-@pytest.mark.parametrize("count", [1, 2, 3, 4, 10])
-@pytest.mark.parametrize("seed", range(5))
-def test_tiny_corpora(corpus_file: Write, tmp_path: Path, count: int, seed: int) -> None:
-    path = corpus_file(*(f"a{n} / b{n}" for n in range(count)))
-    statistics = prepare(PrepareSettings("lines", seed=seed), [path], tmp_path / "output")
-    sizes = [statistics[name]["conversations"] for name in SPLITS]
-    assert sum(sizes) == count
-    assert sizes == [count, 0, 0] if count < 3 else min(sizes) >= 1
-    assert sorted(chain(*splits_of(tmp_path / "output"))) == sorted((f"a{n}", f"b{n}") for n in range(count))
-
-
 def test_film_name_that_is_not_utf8(tmp_path: Path) -> None:
     film = "<document><s><w>hello</w></s><s><w>you</w></s></document>"
     try:

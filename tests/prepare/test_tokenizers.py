@@ -328,18 +328,6 @@ def test_training_reads_the_same_tokens(tmp_path: Path, cli: Cli, name: Tokenize
     assert read == [row["tokens"].split(" ") for row in table if row["split"] == "train"]
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ("--lowercase", "--lowercase applies to the unicode tokenizer only, not to english"),
-        ("--tokenizer unicode --subword-model bpe", "--subword-model applies to the subword tokenizer only"),
-        ("--level character", "--level character is now --tokenizer character"),
-    ],
-)
-def test_options_of_other_tokenizers_are_refused(cli: Cli, options: str, message: str) -> None:
-    assert message in cli("prepare", "lines", "in", "--output", "out", *options.split()).error_message
-
-
 @pytest.mark.parametrize("command", ["lines", "text"])
 def test_marks_that_the_english_tokenizer_removes(tmp_path: Path, cli: Cli, command: str) -> None:
     text = "I don't know\nIt’s 'quoted'\ncafe\u0301 and naïve\nfine 😂\nwe're\n"

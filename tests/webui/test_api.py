@@ -55,12 +55,6 @@ def no_version_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("webui.model_pool.VERSION_TTL", -1.0)
 
 
-@pytest.fixture(scope="module")
-def chatbot(shared_results: Path) -> Chatbot:
-    """The chatbot of the run ``tiny``."""
-    return Chatbot.load(Run(shared_results / "tiny"))
-
-
 def chat(client: FlaskClient, text: str | list[Any] = QUESTION, **more: Any) -> Any:
     return client.post("/api/chat", json={"run": "tiny", "text": text, **more})
 

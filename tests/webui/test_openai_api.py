@@ -9,7 +9,6 @@ from flask.testing import FlaskClient
 
 from seq2seq_chat.chat.chatbot import Chatbot, Reply
 from seq2seq_chat.config import Decoding
-from seq2seq_chat.runs.run import Run
 from seq2seq_chat.text.codec import Codecs
 from seq2seq_chat.text.vocabulary import TURN
 from tests.random_runs import make_codec, random_run, small_config
@@ -22,11 +21,6 @@ pytestmark = pytest.mark.usefixtures("tiny_run", "unoptimized_graphs")
 
 QUESTION = "you see the tree1 ?"
 SAMPLED = {"temperature": 5.0, "seed": 3}
-
-
-@pytest.fixture(scope="module")
-def chatbot(shared_results: Path) -> Chatbot:
-    return Chatbot.load(Run(shared_results / "tiny"))
 
 
 def complete(client: FlaskClient, text: str = QUESTION, **more: Any) -> Any:
