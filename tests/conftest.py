@@ -1,7 +1,5 @@
 """Fixtures for all tests: the command line as a function, a tiny corpus, and a tiny run trained on it."""
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import fcntl

@@ -4,8 +4,6 @@ A file counts if one of its functions is called: from the command to the first u
 to the end of the streamed reply, from the raw dump to encoded samples. Code that runs on import does not count.
 """
 
-from __future__ import annotations
-
 import contextlib
 import inspect
 import io

@@ -3,8 +3,6 @@
 Memory is what the system counts as resident, after a garbage collection and with free pages returned to the system.
 """
 
-from __future__ import annotations
-
 import http.client
 import io
 import json

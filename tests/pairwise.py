@@ -1,7 +1,5 @@
 """All-pairs testing: few combinations of settings that together contain every pair of values."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import random

@@ -1,7 +1,5 @@
 """Runs that were not trained: with large random weights, so that replies depend on every token of the source."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 

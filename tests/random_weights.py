@@ -1,7 +1,5 @@
 """Random weights for models under test."""
 
-from __future__ import annotations
-
 import numpy as np
 import tensorflow as tf
 

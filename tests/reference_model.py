@@ -1,7 +1,5 @@
 """The equations of the model in NumPy."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from seq2seq_chat.model.language_model import LanguageModel

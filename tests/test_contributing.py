@@ -17,7 +17,7 @@ LAYERS = re.findall(r"^\| `(?:seq2seq_chat/)?(\w+)/` \|", TEXT, re.MULTILINE)
 """Packages, bottom to top, as the table of CONTRIBUTING.md lists them."""
 
 WITHOUT_TENSORFLOW = [
-    *("system", "config", "architecture", "text", "data", "prepare", "runs", "checkpoint", "metrics", "search"),
+    *("system", "config", "architecture", "text", "data", "prepare", "runs", "checkpoint", "metrics", "search")
 ]
 MAX_SHARE = 0.2  # of the package's lines, for one of its packages
 MAX_FILES = {"batch": 60, "dump": 45, "message": 44}  # that a journey passes

@@ -1,7 +1,5 @@
 """Run folders and exported models made by somebody else, as `SECURITY.md` promises: sentences, never a traceback."""
 
-from __future__ import annotations
-
 import io
 import itertools
 import json

@@ -1,7 +1,5 @@
 """Names and shapes of variables, as in the models that TensorFlow builds; and the memory of training."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Any

@@ -9,6 +9,7 @@ from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -256,11 +257,13 @@ def test_each_reply_is_flushed_before_the_next_line_is_read(bot: Chatbot) -> Non
 def talk(bot: Chatbot, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., list[str]]:
     """A conversation: typed lines, or exceptions → the printed lines."""
 
-    def talk(*typed: str | BaseException, scores: bool = False, tokens: bool = False) -> list[str]:
+    def talk(
+        *typed: str | BaseException, bot: Any = bot, you: str = "you", scores: bool = False, tokens: bool = False
+    ) -> list[str]:
         remaining: Iterator[str | BaseException] = iter(typed)
 
         def fake_input(prompt: str) -> str:
-            assert prompt == "you: "
+            assert prompt == f"{you}: "
             event = next(remaining)
             if isinstance(event, BaseException):
                 raise event
@@ -336,10 +339,7 @@ def test_mistakes_in_commands(talk: Callable[..., list[str]], tmp_path: Path) ->
 def test_an_error_of_a_reply_does_not_end_the_conversation(
     talk: Callable[..., list[str]], bot: Chatbot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(*arguments: Any, **keywords: Any) -> Reply:
-        raise UserError("no run typo in results")
-
-    monkeypatch.setattr(bot, "reply", fail)
+    monkeypatch.setattr(bot, "reply", Mock(side_effect=UserError("no run typo in results")))
     assert talk("hello", "/set beam_width", "/quit")[2:] == ["(no run typo in results)", "beam_width 3"]
 
 
@@ -519,15 +519,12 @@ def test_how_many_turns_are_read(forward: Chatbot) -> None:
     assert bot.reply("word4", BEAM, history).source_words == ["word1", "word2", "<turn>", "word3", "<turn>", "word4"]
 
 
-def test_reset_clears_the_history(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    bot = two_turn_bot(3)  # which reads what both said before
-    typed = iter(["word1", "word2", "/reset", "word2", "/quit"])
-    monkeypatch.setattr(builtins, "input", lambda prompt: next(typed))
-    converse(bot, BEAM, ReplyFormat())
-    printed = [line for line in capsys.readouterr().out.splitlines() if line.startswith("bot: ")]
-    first = bot.reply("word1", BEAM).text
-    expected = [first, bot.reply("word2", BEAM, ["word1", first]).text, bot.reply("word2", BEAM).text]
-    assert printed == [f"bot: {text}" for text in expected]
+def test_reset_clears_the_history(talk: Callable[..., list[str]]) -> None:
+    bot, beam = two_turn_bot(3), Decoding(method="beam", beam_width=3)  # it reads what both said before
+    lines = talk("word1", "word2", "/reset", "word2", "/quit", bot=bot)
+    first = bot.reply("word1", beam).text
+    expected = [first, bot.reply("word2", beam, ["word1", first]).text, bot.reply("word2", beam).text]
+    assert [line for line in lines if line.startswith("bot: ")] == [f"bot: {text}" for text in expected]
 
 
 # decoding settings
@@ -599,21 +596,9 @@ class Shouting:
         return Reply(best.text, [best], read, [], 0.0, unread)
 
 
-def test_lines_are_translated_without_a_history(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    typed = iter(["/why", "bye", "a b", "/why", "a b c d e f", "/reset", "quit !", "/quit"])
-    prompts = []
-
-    def fake_input(prompt: str) -> str:
-        prompts.append(prompt)
-        return next(typed)
-
-    monkeypatch.setattr(builtins, "input", fake_input)
-    bot: Any = Shouting()
-    converse(bot, Decoding(), ReplyFormat())
-    assert set(prompts) == {"source: "}
-    title, _, *lines = capsys.readouterr().out.splitlines()
+def test_lines_are_translated_without_a_history(talk: Callable[..., list[str]]) -> None:
+    typed = ["/why", "bye", "a b", "/why", "a b c d e f", "/reset", "quit !", "/quit"]
+    title, _, *lines = talk(*typed, bot=Shouting(), you="source")
     assert "history" not in title
     assert lines == [
         "no translation yet",

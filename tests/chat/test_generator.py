@@ -1,7 +1,5 @@
 """Texts and scores of models without a network: what is read of a prompt, texts written together, divided texts."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

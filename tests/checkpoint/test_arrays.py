@@ -1,7 +1,5 @@
 """Checkpoint files: intact, damaged, of another model or of other settings; and averages of weights."""
 
-from __future__ import annotations
-
 import errno
 import json
 import re
@@ -67,10 +65,7 @@ def test_weights_of_another_model_are_rejected(tmp_path: Path, variables: list[t
 
 @pytest.mark.parametrize(
     ("error", "cause"),
-    [
-        (MemoryError(), "not enough memory"),
-        (OSError(errno.EMFILE, "Too many open files"), "Too many open files"),
-    ],
+    [(MemoryError(), "not enough memory"), (OSError(errno.EMFILE, "Too many open files"), "Too many open files")],
     ids=repr,
 )
 def test_what_is_wrong_with_the_machine_is_not_called_damage(
@@ -212,8 +207,7 @@ def test_which_weights_are_averaged(run: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "steps"),
-    [((), (10, 20, 30, 40)), (("--last", 2), (30, 40)), (("--best", 3), (20, 30, 40))],
+    ("options", "steps"), [((), (10, 20, 30, 40)), (("--last", 2), (30, 40)), (("--best", 3), (20, 30, 40))]
 )
 def test_the_mean(run: Run, cli: Cli, options: tuple[object, ...], steps: tuple[int, ...]) -> None:
     result = cli("average", run.path, *options, "--output", "mean", "--results", run.results)

@@ -3,8 +3,6 @@
 These are faults with which a model trains, its loss falls, and its replies are nonsense.
 """
 
-from __future__ import annotations
-
 import os
 import textwrap
 from collections.abc import Callable, Iterable, Sequence

@@ -1,7 +1,5 @@
 """The check of the settings: what must fail does, for its own reason, and the printed command passes."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

@@ -1,7 +1,5 @@
 """Running and reporting checks, and hand-computed results of the fast ones."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The checks of language models: a sound model passes, and each fault that is built in is caught."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

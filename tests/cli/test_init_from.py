@@ -56,16 +56,10 @@ def test_where_it_comes_from_is_recorded(cli: Cli, initialized: Initialized) -> 
         assert known in text
         assert "starting from the weights of a:b:latest, step 6" in text
     (start,) = [json.loads(line) for line in run.history_file.read_text(encoding="utf-8").splitlines()]
-    assert start["initialized_from"] == {
-        "run": "a:b",
-        "path": str(initialized.previous_origin),
-        "snapshot": "latest",
-        "step": 6,
-    }
-    results = run.path.parent
-    assert json.loads(cli("experiments", "list", "--json", "--results", results).out)["initialized_from"] == (
-        "a:b at step 6"
-    )
+    path, results = str(initialized.previous_origin), run.path.parent
+    assert start["initialized_from"] == {"run": "a:b", "path": path, "snapshot": "latest", "step": 6}
+    listed = json.loads(cli("experiments", "list", "--json", "--results", results).out)
+    assert listed["initialized_from"] == "a:b at step 6"
     assert f"{run.name} was initialized from a:b at step 6" in cli("experiments", "list", "--results", results).out
 
 

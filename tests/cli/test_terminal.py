@@ -92,9 +92,8 @@ def test_replies_with_line_breaks_and_surrogates(cli: Cli, characters_run: Run) 
     texts = {character for reply in replies for character in reply.text}
     assert {"\n", "\x1b", "\ufffd"} & texts, "the replies have such characters"
     tokens = cli("chat", characters_run.path, "--tokens", stdin=stdin).out.splitlines()
-    assert [line.split() for line in tokens] == [
-        reply.hypotheses[0].words if reply.hypotheses else [] for reply in replies
-    ]
+    words = [reply.hypotheses[0].words if reply.hypotheses else [] for reply in replies]
+    assert [line.split() for line in tokens] == words
 
 
 ENGLISH = make_codec("unicode", ["where", "is", "the", "station", "?"])
@@ -111,16 +110,8 @@ def english_bot(tmp_path_factory: pytest.TempPathFactory) -> Chatbot:
 def test_lines_that_a_translation_model_cannot_read_stay_aligned(
     english_bot: Chatbot, caplog: pytest.LogCaptureFixture
 ) -> None:
-    lines = [
-        "where is the station ?",
-        "",
-        "  ",
-        "\u202e",
-        "Где вокзал, где?",
-        "Куда идёт этот поезд?",
-        "\u200b",
-        *["the " * 9] * 2,
-    ]
+    lines = ["where is the station ?", "", "  ", "\u202e", "Где вокзал, где?", "Куда идёт этот поезд?", "\u200b"]
+    lines += ["the " * 9] * 2
     out = answer(english_bot, "\n".join(lines).encode()).split("\n")
     assert len(out) == len(lines) + 1
     assert [line == "" for line in out] == [False, True, True, True, False, False, True, False, False, True]

@@ -4,8 +4,6 @@ It runs in the repository, trains tiny models on the processor, exports them, an
 data/VERSION/NAME/, which must not exist. A release adds its folder; an earlier version's is never made again.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import os

@@ -1,7 +1,5 @@
 """What exported models reply where seq2seq-chat is not installed: SavedModels in TensorFlow, pages in Node.js."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

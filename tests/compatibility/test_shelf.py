@@ -6,8 +6,6 @@ last checkpoint of the training that continued it. make.py adds a version. Nothi
 modules: artefacts are used through the command line, TensorFlow and Node.js.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

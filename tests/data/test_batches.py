@@ -9,15 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seq2seq_chat.chat.chatbot import Chatbot
-from seq2seq_chat.data.batches import (
-    Batches,
-    SourceNoise,
-    choose_buckets,
-    complete_buckets,
-    cost,
-    evenly_spaced,
-    route,
-)
+from seq2seq_chat.data.batches import Batches, SourceNoise, choose_buckets, complete_buckets, cost, evenly_spaced, route
 from seq2seq_chat.data.dataset import Batch, Dataset
 from seq2seq_chat.engines.tensorflow.engine import TensorFlowEngine
 from seq2seq_chat.engines.tensorflow.scorer import Scorer
@@ -112,11 +104,8 @@ def test_iteration_covers_the_chosen_samples(corpus: Dataset) -> None:
         for row, position in enumerate(positions):
             source = tuple(batch.source[row, : batch.source_length[row]])
             seen.append((position, source, tuple(batch.target[row, : batch.target_length[row] - 1])))
-    expected = [
-        (position, tuple(corpus.source_ids(int(i))), tuple(corpus.target_ids(int(i))))
-        for position, i in enumerate(chosen)
-    ]
-    assert sorted(seen) == expected
+    ids = [(tuple(corpus.source_ids(int(i))), tuple(corpus.target_ids(int(i)))) for i in chosen]
+    assert sorted(seen) == [(position, *pair) for position, pair in enumerate(ids)]
 
 
 WORDS = Vocabulary([*SPECIAL_WORDS, ".", "!", "hello", "there", "you", TURN])

@@ -54,9 +54,8 @@ def test_subwords_and_the_marker_fit_into_the_vocabulary(tmp_path: Path) -> None
         if fits:
             assert build_codecs(given).source.vocabulary.words == codec.vocabulary.words
         else:
-            with pytest.raises(
-                VocabularyError, match=f"requires a vocabulary of {size + 1} words, but .* {size}; raise"
-            ):
+            message = f"requires a vocabulary of {size + 1} words, but .* {size}; raise"
+            with pytest.raises(VocabularyError, match=message):
                 build_codecs(given)
 
 

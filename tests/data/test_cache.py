@@ -5,9 +5,9 @@ import json
 import os
 import shutil
 import tempfile
-import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -152,16 +152,8 @@ def test_damaged_cache_is_rebuilt(
 
 def test_concurrent_builds(corpus_file: Write, letters: Codecs) -> None:
     path = corpus_file(*["a b c / d e / f"] * 50)
-    samples: list[list[list[int]]] = []
-
-    def use() -> None:
-        samples.append(first_sample(Dataset.open(path, letters)))
-
-    threads = [threading.Thread(target=use) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(8) as pool:
+        samples = list(pool.map(lambda _: first_sample(Dataset.open(path, letters)), range(8)))
     assert samples == [[[4, 5, 6], [7, 8]]] * 8
     assert len(caches(path)) == 1
 
@@ -183,12 +175,7 @@ def test_user_cache_if_the_folder_is_not_writable(
 
 
 def test_temporary_folder_as_last_resort(
-    corpus_file: Write,
-    letters: Codecs,
-    builds: list[Path],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
+    corpus_file: Write, letters: Codecs, builds: list[Path], monkeypatch: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = corpus_file("a / b")
     Path(f"{path}.cache").write_text("in the way")
@@ -254,12 +241,7 @@ def test_leftovers_of_interrupted_builds_are_deleted_after_a_day(corpus_file: Wr
 
 @pytest.mark.parametrize("name", ["tokens", "offsets", "samples", "lines", "hashes"])
 def test_damage_inside_an_array_is_noticed_when_it_is_read_and_repaired_once(
-    corpus_file: Write,
-    letters: Codecs,
-    builds: list[Path],
-    name: str,
-    caplog: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
+    corpus_file: Write, letters: Codecs, builds: list[Path], name: str, caplog: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Parts that are not read are not compared; a repair of another reader of the same cache is used."""
     monkeypatch.setattr(cache, "_PART_BYTES", 64)
@@ -320,10 +302,9 @@ def test_the_cache_of_parallel_files_follows_both(tmp_path: Path) -> None:
         settings = Data(train=ParallelFiles(**files), tokenizer="whitespace", shared_vocabulary=True)
         codecs = build_codecs(settings)
         corpus = Dataset.open(settings.train, codecs, settings)
-        both = (
+        return [
             (codecs.source.decode(corpus.source_ids(n)), codecs.target.decode(corpus.target_ids(n))) for n in (0, 1)
-        )
-        return list(both)
+        ]
 
     for text, expected in (("c\nd\n", [("a", "c"), ("b", "d")]), ("e\nd\n", [("a", "e"), ("b", "d")])):
         Path(other).write_text(text)

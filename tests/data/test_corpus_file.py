@@ -1,46 +1,29 @@
 """Corpus files: conversations, pairs in one file or two, bad rows, encodings and compression."""
 
-import bz2
 import gzip
 import logging
-import lzma
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
 from seq2seq_chat.config import ParallelFiles, is_pairs
 from seq2seq_chat.data import corpus_file
-from seq2seq_chat.data.corpus_file import (
-    END_OF_CONVERSATION,
-    Corpus,
-    CorpusError,
-    read_pairs,
-    read_utterances,
-    write_conversations,
-)
+from seq2seq_chat.data.corpus_file import END_OF_CONVERSATION, CorpusError, read_pairs, read_utterances
 from seq2seq_chat.data.running_text import read_text
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.lines import UTF8_REMEDY
 from seq2seq_chat.text.lexicon import Lexicon, LexiconError
 from seq2seq_chat.text.tokenizers.tokenizer import WhitespaceTokenizer
 from seq2seq_chat.text.vocabulary import Vocabulary, VocabularyError
+from tests.prepare.raw import PACKERS
 
 MARKER = END_OF_CONVERSATION.encode()
 GOOD = b"go on\tva\n"
-PACKERS: dict[str, Callable[[bytes], bytes]] = {
-    "": bytes,
-    ".gz": gzip.compress,
-    ".bz2": bz2.compress,
-    ".xz": lzma.compress,
-    ".zst": zstandard.compress,
-    ".GZ": gzip.compress,
-}
 
 
 @pytest.fixture(autouse=True)
@@ -54,12 +37,11 @@ def write(folder: Path, content: bytes, name: str = "corpus.txt") -> str:
 
 
 def parallel(folder: Path, source: bytes, target: bytes, suffix: str = "") -> ParallelFiles:
-    return ParallelFiles(
-        source=write(folder, source, f"lines.en{suffix}"), target=write(folder, target, f"lines.fr{suffix}")
-    )
+    files = {"source": (source, "en"), "target": (target, "fr")}
+    return ParallelFiles(**{key: write(folder, text, f"lines.{name}{suffix}") for key, (text, name) in files.items()})
 
 
-def rows(files: Corpus) -> list[tuple[str, str]]:
+def rows(files: corpus_file.Corpus) -> list[tuple[str, str]]:
     return [tuple(pair) for pair in read_pairs(files)]
 
 
@@ -74,25 +56,22 @@ READERS: dict[str, tuple[Callable[[str], object], type[UserError]]] = {
     "vocabulary": (Vocabulary.load, VocabularyError),
     "lexicon": (lambda path: Lexicon.load(path, WhitespaceTokenizer()), LexiconError),
 }
-TEXTS = {"letters": "hello\nyou\n", "empty lines first": "\n\nhello\n", "Chinese": "你好\n你"}
-UNREADABLE: dict[str, tuple[bytes, str]] = {
-    f"{encoding} {name}": (
-        text.encode(encoding),
-        r"corpus\.txt is not UTF-8 but UTF-16 or binary\. Convert UTF-16 with",
-    )
-    for encoding in ("utf-16", "utf-16-le", "utf-16-be")  # may be valid UTF-8: letters with NUL characters between them
-    for name, text in TEXTS.items()
-}
-UNREADABLE |= {f"{name}, compressed": (gzip.compress(content), why) for name, (content, why) in UNREADABLE.items()}
-UNREADABLE["damaged"] = gzip.compress(GOOD * 1000)[:-9], "the compressed data are damaged"
+UTF16 = [  # which may be valid UTF-8: letters with NUL characters between them
+    pack(text.encode(encoding))
+    for encoding in ("utf-16", "utf-16-le", "utf-16-be")
+    for text in ("hello\nyou\n", "\n\nhello\n", "你好\n你")
+    for pack in (bytes, gzip.compress)
+]
 
 
 @pytest.mark.parametrize("reader", READERS)
 def test_unreadable_files(tmp_path: Path, reader: str) -> None:
     read, error = READERS[reader]
-    for content, message in UNREADABLE.values():
-        with pytest.raises(error, match=message):
+    for content in UTF16:
+        with pytest.raises(error, match=r"corpus\.txt is not UTF-8 but UTF-16 or binary\. Convert UTF-16 with"):
             read(write(tmp_path, content))
+    with pytest.raises(error, match="the compressed data are damaged"):
+        read(write(tmp_path, gzip.compress(GOOD * 1000)[:-9]))
     with pytest.raises(error, match=r"none\.txt does not exist") as missing:
         read(str(tmp_path / "none.txt"))
     assert ("seq2seq-chat prepare" in str(missing.value)) == (reader != "lexicon")  # which prepare does not write
@@ -111,9 +90,8 @@ def test_bad_lines_are_named(tmp_path: Path, reader: str, pack: Callable[[bytes]
         read(write(tmp_path, pack(giant)))
 
 
-@pytest.mark.parametrize("suffix", PACKERS)
-def test_compressed(tmp_path: Path, suffix: str) -> None:
-    pack = PACKERS[suffix]
+@pytest.mark.parametrize(("suffix", "pack"), [*PACKERS.items(), (".GZ", gzip.compress)])
+def test_compressed(tmp_path: Path, suffix: str, pack: Callable[[bytes], bytes]) -> None:
     expected = [("Où ?", "where ?"), ("b", "c d")]
     assert rows(write(tmp_path, pack("Où ?\twhere ?\nb\tc d\n".encode()), f"x.tsv{suffix}")) == expected
     assert rows(parallel(tmp_path, pack("Où ?\nb\n".encode()), pack(b"where ?\nc d\n"), suffix)) == expected
@@ -158,7 +136,7 @@ def test_written_conversations_are_read_back(
     tmp_path_factory: pytest.TempPathFactory, conversations: list[list[str]]
 ) -> None:
     path = tmp_path_factory.mktemp("written") / "corpus.txt"
-    write_conversations(path, conversations)
+    corpus_file.write_conversations(path, conversations)
     assert list(read_utterances(path)) == [(index, text) for index, texts in enumerate(conversations) for text in texts]
 
 
@@ -166,7 +144,7 @@ def test_written_conversations_are_read_back(
 def test_invalid_utterances_are_rejected(tmp_path: Path, bad: str) -> None:
     path = Path(write(tmp_path, b"before\n"))
     with pytest.raises(CorpusError, match="cannot be an utterance"):
-        write_conversations(path, [["a", bad]])
+        corpus_file.write_conversations(path, [["a", bad]])
     assert path.read_text() == "before\n"
     assert list(tmp_path.iterdir()) == [path]
 

@@ -1,13 +1,10 @@
-import bz2
 import gzip
-import lzma
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
-import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -18,6 +15,7 @@ from seq2seq_chat.data.samples import Pairing
 from seq2seq_chat.text.codec import Codecs, TextCodec
 from seq2seq_chat.text.tokenizers.english import EnglishTokenizer
 from seq2seq_chat.text.vocabulary import SPECIAL_WORDS, TURN, Vocabulary
+from tests.prepare.raw import PACKERS
 
 Write = Callable[..., Path]
 
@@ -140,7 +138,7 @@ LINES = ["Hé, a!", "", " b  c ", "***", "x" * 600 + " d", "\ufeffe f", "g"]
 
 
 @pytest.mark.parametrize("line_end", [b"\n", b"\r\n"])
-@pytest.mark.parametrize("pack", [bytes, gzip.compress, bz2.compress, lzma.compress, zstandard.compress])
+@pytest.mark.parametrize("pack", PACKERS.values())
 @pytest.mark.parametrize("swapped", [False, True])
 def test_texts_of_conversations(
     tmp_path: Path, letters: Codecs, line_end: bytes, pack: Callable[[bytes], bytes], swapped: bool

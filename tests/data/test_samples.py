@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -36,12 +37,9 @@ def read(path: Path, tokenizer: Tokenizer = ENGLISH) -> list[list[str]]:
 @pytest.mark.parametrize("tokenizer", [EnglishTokenizer(), EnglishCharacterTokenizer()])
 @pytest.mark.parametrize("text", REMOVED.values(), ids=list(REMOVED))
 def test_a_corpus_whose_letters_are_removed_is_refused(corpus_file: Write, text: str, tokenizer: Tokenizer) -> None:
-    path = corpus_file(text)
-    with pytest.raises(
-        CorpusError,
-        match=r"The english.* tokenizer removes [\d.]+ % of the letters in .*corpus\.txt\. Use the unicode tokenizer",
-    ):
-        read(path, tokenizer)
+    message = r"The english.* tokenizer removes [\d.]+ % of the letters in .*corpus\.txt\. Use the unicode tokenizer"
+    with pytest.raises(CorpusError, match=message):
+        read(corpus_file(text), tokenizer)
 
 
 @pytest.mark.parametrize("text", KEPT.values(), ids=list(KEPT))
@@ -90,11 +88,5 @@ def test_pairing_any_conversations(lengths: list[int]) -> None:
 
 
 def test_samples_are_streamed() -> None:
-    def endless():
-        number = 0
-        while True:
-            yield 0, number
-            number += 1
-
-    samples = iterate_samples(endless(), "sliding")
+    samples = iterate_samples(((0, number) for number in count()), "sliding")
     assert [next(samples) for _ in range(3)] == [(0, 1), (1, 2), (2, 3)]

@@ -1,7 +1,5 @@
 """The search as one graph finds what the search in NumPy finds, and its operations on logits are exact."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A Docker engine for the tests, with the image built on a substitute for its base."""
 
-from __future__ import annotations
-
 import faulthandler
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Containers as an ordinary user starts them, with minimal privileges."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from pathlib import Path

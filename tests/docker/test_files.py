@@ -1,7 +1,5 @@
 """The health check and the compose files."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import shutil

@@ -3,8 +3,6 @@
 Building it downloads 3 GB, so these tests run nightly: ./test.sh -m nightly tests/docker -s
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The image in use: size, privileges, health, stopping and resuming."""
 
-from __future__ import annotations
-
 import json
 import re
 import urllib.error

@@ -1,7 +1,5 @@
 """The dynamic decoder of tensorflow-addons and our unrolled graph agree, given the same variables."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Options of `export` that are refused, whatever the format; nothing is written then."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -3,8 +3,6 @@
 ``python -m tests.faults.run`` prints how many were caught, by package; with names, only those faults are tried.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

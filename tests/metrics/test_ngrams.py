@@ -1,7 +1,5 @@
 """N-gram counts, divergences and diversity against hand-computed and brute-force values, and their figures."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections import Counter

@@ -1,7 +1,5 @@
 """BLEU and chrF against sacrebleu, its bootstrap and one written out; BLEU by bins of lengths."""
 
-from __future__ import annotations
-
 import math
 import random
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """Sent2Vec: embeddings of the official model, training and writing our own, damaged files, and distances."""
 
-from __future__ import annotations
-
 import gzip
 import math
 import os

@@ -1,7 +1,5 @@
 """One step of each cell against Keras's own cell with the same weights."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

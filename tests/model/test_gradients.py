@@ -3,8 +3,6 @@
 ``test_seq2seq.py`` compares gradients with finite differences.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Language models: the loss against NumPy, truncated gradients against a plain tape over the whole text."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -132,11 +130,7 @@ def test_truncated_gradients_are_those_of_a_plain_tape(
     """Of every update of a pass, the last of which has fewer tokens; the carried state is part of it."""
     model, tokens, length = build(name), random_text(3 * 44 + 2), 44
     settings = Training(
-        batch_size=3,
-        micro_batches=micro_batches,
-        bptt_forward=forward,
-        bptt_backward=backward,
-        sampled_softmax=None,
+        batch_size=3, micro_batches=micro_batches, bptt_forward=forward, bptt_backward=backward, sampled_softmax=None
     )
     streams = np.stack([tokens[s * length : (s + 1) * length + 1] for s in range(3)]).astype(np.int32)
     plain = PlainTape(model, streams)

@@ -1,7 +1,5 @@
 """Sampled softmax: the distribution of the words, and the loss; files of pretrained vectors, valid and invalid."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Dropout and scheduled sampling: rates, schedules, and random numbers of their own for each use."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from typing import Any

@@ -1,7 +1,5 @@
 """The model against its equations and those of the papers in NumPy, and invariances of its loss."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

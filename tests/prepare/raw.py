@@ -1,7 +1,19 @@
 """Generate small raw corpora."""
 
+import bz2
+import gzip
 import json
+import lzma
+from collections.abc import Callable
 from pathlib import Path
+
+import zstandard
+
+PACKERS: dict[str, Callable[[bytes], bytes]] = {
+    **{"": bytes, ".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress},
+    ".zst": zstandard.ZstdCompressor(write_checksum=True).compress,
+}
+"""How files with these endings are compressed."""
 
 
 def comment(number: int, parent: int | None, thread: int = 0) -> str:

@@ -1,8 +1,6 @@
 """DuckDB and Spark write the same bytes for the same inputs."""
 
-import importlib.util
 import json
-import os
 import random
 import shutil
 from collections.abc import Callable
@@ -21,17 +19,8 @@ from seq2seq_chat.prepare.pipeline import prepare
 from seq2seq_chat.prepare.settings import PrepareSettings
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.text.tokenizers import TokenizerSettings
+from tests.prepare.oracle import data_folder
 from tests.prepare.raw import contents
-
-
-@pytest.fixture
-def spark() -> None:
-    """Skip the test if Spark is unavailable."""
-    if importlib.util.find_spec("pyspark") is None:
-        pytest.skip("pyspark is not installed; ./test.sh -m slow installs it")
-    java = os.environ.get("JAVA_HOME")
-    if shutil.which("java") is None and not (java and Path(java, "bin", "java").is_file()):
-        pytest.skip("Java, which Spark needs, is not installed")
 
 
 def write_comments(folder: Path) -> Path:
@@ -106,10 +95,8 @@ def test_engines_agree(spark: None, tmp_path: Path, corpus: str, options: dict[s
             (source / f"dialogues_{split}.txt").write_text(lines)
     else:
         (write_comments if corpus == "reddit" else write_films)(source)
-    outputs = {
-        "duckdb": tmp_path / "duckdb",
-        "spark": tmp_path / "by [spark] it's 1",
-    }  # with characters that must be escaped
+    # with characters that must be escaped
+    outputs = {"duckdb": tmp_path / "duckdb", "spark": tmp_path / "by [spark] it's 1"}
     for engine, output in outputs.items():
         prepare(PrepareSettings(corpus, engine=engine, vocabulary_size=300, **options), [source], output)
     assert contents(outputs["duckdb"]) == contents(outputs["spark"])
@@ -138,11 +125,9 @@ def test_engines_agree(spark: None, tmp_path: Path, corpus: str, options: dict[s
     ],
 )
 def test_engines_agree_on_real_corpora(spark: None, tmp_path: Path, corpus: str) -> None:
-    data = os.environ.get("SEQ2SEQ_CHAT_DATA")
-    if not data or not Path(data, corpus).is_dir():
-        pytest.skip(f"SEQ2SEQ_CHAT_DATA names no folder with {corpus}/")
+    folder = data_folder(corpus)
     for engine in ("duckdb", "spark"):
-        prepare(PrepareSettings(corpus, engine=engine, vocabulary_size=1000), [Path(data, corpus)], tmp_path / engine)  # type: ignore[arg-type]
+        prepare(PrepareSettings(corpus, engine=engine, vocabulary_size=1000), [folder], tmp_path / engine)  # type: ignore[arg-type]
     assert contents(tmp_path / "duckdb") == contents(tmp_path / "spark")
 
 

@@ -12,6 +12,7 @@ import zipfile
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -44,10 +45,7 @@ def test_concurrent_preparations_are_rejected(months: Path, tmp_path: Path, monk
 
 
 def test_a_file_system_without_locks_is_named(months: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*arguments: object) -> None:
-        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
-
-    monkeypatch.setattr(pipeline.fcntl, "flock", fail)
+    monkeypatch.setattr(pipeline.fcntl, "flock", Mock(side_effect=OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))))
     with pytest.raises(UserError, match=r"could not be locked: No locks available\. Choose a folder on a local disk"):
         prepare(PrepareSettings("reddit"), [months], tmp_path / "output")
 
@@ -213,11 +211,8 @@ def test_a_damaged_shard_is_read_again(months: Path, tmp_path: Path, monkeypatch
     settings, output = PrepareSettings("reddit"), tmp_path / "output"
     prepare(settings, [months], tmp_path / "expected")
 
-    def stop(*arguments: object) -> None:
-        raise KeyboardInterrupt
-
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(pipeline, "_assemble", stop)
+        patch.setattr(pipeline, "_assemble", Mock(side_effect=KeyboardInterrupt))
         prepare(settings, [months], output)
     for shard in (output / ".preparing").glob("*/rows.parquet"):
         content = bytearray(shard.read_bytes())
@@ -315,9 +310,7 @@ def test_finished_shards_are_not_read_again(months: Path, tmp_path: Path, monkey
 
 
 def test_disk_full(tmp_path: Path, months: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*arguments: object, **settings: object) -> None:
-        raise OSError(28, "No space left on device")
-
+    full = Mock(side_effect=OSError(28, "No space left on device"))
     monkeypatch.setattr("seq2seq_chat.prepare.shards.pq.ParquetWriter.write_table", full)
     with pytest.raises(UserError, match="could not be written: No space left"):
         prepare(PrepareSettings("reddit", jobs=1), [months], tmp_path / "output")
@@ -327,9 +320,8 @@ def test_disk_full(tmp_path: Path, months: Path, monkeypatch: pytest.MonkeyPatch
 
 def test_shard_key_includes_the_lines_of_cornell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lines = tmp_path / "movie_lines.txt"
-    separator = " +++$+++ "
     lines.write_text(
-        f"{separator.join(['L1', 'u0', 'm0', 'A', 'Well.'])}\n{separator.join(['L2', 'u1', 'm0', 'B', 'No!'])}\n"
+        "L1 +++$+++ u0 +++$+++ m0 +++$+++ A +++$+++ Well.\nL2 +++$+++ u1 +++$+++ m0 +++$+++ B +++$+++ No!\n"
     )
     (tmp_path / "movie_conversations.txt").write_text("u0 +++$+++ u1 +++$+++ m0 +++$+++ ['L1', 'L2']\n")
     (first,) = pipeline.plan_tasks("cornell", ReaderSettings(), pipeline.find_inputs("cornell", [tmp_path]))

@@ -94,32 +94,24 @@ def test_reddit_equals_oracle(files, subreddits, max_words, min_score, pack) -> 
             (folder / f"RC_{number}.json").write_bytes(pack("".join(line + ends for line in lines).encode()))
         conversations = oracle_reddit(files, subreddits, max_words, min_score)
         reader = RedditSettings(subreddits=subreddits, max_words=max_words, min_score=min_score)
-        options: dict[str, Any] = {
-            "reader": reader,
-            "split": (2, 1, 1),
-            "max_bad": 100,
-            "pairing": "alternating",
-            "jobs": 1,
-        }
+        settings = PrepareSettings("reddit", reader, split=(2, 1, 1), max_bad=100, pairing="alternating", jobs=1)
         if conversations:
-            statistics = prepare(PrepareSettings("reddit", **options), [folder], folder / "out")
+            statistics = prepare(settings, [folder], folder / "out")
             check(folder / "out", conversations, (2, 1, 1))
             assert statistics["total"]["samples"] == len(conversations)
         else:
             with pytest.raises(CorpusError):
-                prepare(PrepareSettings("reddit", **options), [folder], folder / "out")
+                prepare(settings, [folder], folder / "out")
 
 
 @pytest.mark.parametrize(("subreddits", "max_words", "min_score"), [((), None, None), (("reddit.com",), 30, 1)])
 def test_real_reddit(tmp_path: Path, subreddits: tuple[str, ...], max_words: int | None, min_score: int | None) -> None:
     folder = data_folder("reddit")
-    packed = zstandard.ZstdDecompressor(max_window_size=1 << 31).stream_reader(
-        io.BytesIO((folder / "RC_2005-12.zst").read_bytes()), read_across_frames=True
-    )
-    files = [
-        packed.read().decode().split("\n"),
-        bz2.decompress((folder / "RC_2006-01.bz2").read_bytes()).decode().split("\n"),
-    ]
+    packed = io.BytesIO((folder / "RC_2005-12.zst").read_bytes())
+    decompressor = zstandard.ZstdDecompressor(max_window_size=1 << 31)
+    december = decompressor.stream_reader(packed, read_across_frames=True).read()
+    january = bz2.decompress((folder / "RC_2006-01.bz2").read_bytes())
+    files = [month.decode().split("\n") for month in (december, january)]
     conversations = oracle_reddit(files, subreddits, max_words, min_score)
     assert len(conversations) > 100
     reader = RedditSettings(subreddits=subreddits, max_words=max_words, min_score=min_score)
@@ -255,27 +247,23 @@ def test_conversations_of_films_equal_oracle(
             path.write_bytes(pack(text.encode()))
             named.append((f"2001/{number}/{number}", text.encode()))
         conversations = oracle_films(named, max_gap)
-        options: dict[str, Any] = {"max_gap": max_gap, "keep_copies": True, "split": (2, 1, 1), "jobs": 1}
+        settings = PrepareSettings("opensubtitles", max_gap=max_gap, keep_copies=True, split=(2, 1, 1), jobs=1)
         if any(len(texts) > 1 for _, texts in conversations):
-            prepare(PrepareSettings("opensubtitles", **options), [folder / "xml"], folder / "out")
+            prepare(settings, [folder / "xml"], folder / "out")
             check(folder / "out", conversations, (2, 1, 1))
         else:
             with pytest.raises(CorpusError):
-                prepare(PrepareSettings("opensubtitles", **options), [folder / "xml"], folder / "out")
+                prepare(settings, [folder / "xml"], folder / "out")
 
 
 @pytest.mark.parametrize("max_gap", [2.0, 10.0, 1e9])
 def test_real_films(tmp_path: Path, max_gap: float) -> None:
     folder = data_folder("opensubtitles")
-    contents = [
-        (film_name(item), gzip.decompress(item.path.read_bytes())) for item in find_inputs("opensubtitles", [folder])
-    ]
+    films = find_inputs("opensubtitles", [folder])
+    contents = [(film_name(film), gzip.decompress(film.path.read_bytes())) for film in films]
     assert len(contents) == 4
     assert all(scan_sentences(content) is not None for _, content in contents)
     conversations = oracle_films(contents, max_gap)
-    prepare(
-        PrepareSettings("opensubtitles", max_gap=max_gap, keep_copies=True, vocabulary_size=500),
-        [folder],
-        tmp_path / "out",
-    )
+    settings = PrepareSettings("opensubtitles", max_gap=max_gap, keep_copies=True, vocabulary_size=500)
+    prepare(settings, [folder], tmp_path / "out")
     check(tmp_path / "out", conversations)

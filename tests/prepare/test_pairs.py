@@ -1,20 +1,17 @@
 """Prepared pairs of texts, against an oracle in plain Python."""
 
-import bz2
 import gzip
 import json
-import lzma
 import re
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from hashlib import md5
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow.parquet as pq
 import pytest
-import zstandard
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -27,22 +24,12 @@ from seq2seq_chat.prepare.settings import PrepareSettings
 from seq2seq_chat.text.tokenizers import Tokenizer, TokenizerSettings, create_tokenizer, train_tokenizer
 from seq2seq_chat.text.vocabulary import SPECIAL_WORDS, Vocabulary
 from tests.prepare.oracle import SPLITS, oracle_split
-from tests.prepare.raw import contents
-from tests.prepare.test_engine import spark
-
-__all__ = ["spark"]
+from tests.prepare.raw import PACKERS, contents
 
 ENGLISH, UNICODE, WORDS, CHARACTERS, SUBWORDS = (
     TokenizerSettings(name) for name in ("english", "unicode", "whitespace", "character", "subword")
 )
 LOWERCASE = TokenizerSettings("unicode", lowercase=True)
-PACKERS: dict[str, Callable[[bytes], bytes]] = {
-    "": bytes,
-    ".gz": gzip.compress,
-    ".bz2": bz2.compress,
-    ".xz": lzma.compress,
-    ".zst": zstandard.compress,
-}
 THIRDS = (1, 1, 1)
 
 

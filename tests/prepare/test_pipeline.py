@@ -5,6 +5,8 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,7 @@ from seq2seq_chat.prepare.pipeline import prepare
 from seq2seq_chat.prepare.readers.lines import LinesSettings
 from seq2seq_chat.prepare.readers.reddit import RedditSettings
 from seq2seq_chat.prepare.settings import PrepareSettings
-from seq2seq_chat.prepare.split import split_of
+from seq2seq_chat.prepare.split import SPLITS, split_of
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.text.tokenizers import TokenizerSettings
 from seq2seq_chat.text.vocabulary import VocabularyError
@@ -35,6 +37,11 @@ def conversations(path: Path) -> list[tuple[str, ...]]:
     return [tuple(utterances) for utterances in by_index.values()]
 
 
+def splits_of(folder: Path) -> list[list[tuple[str, ...]]]:
+    """The conversations of train, validation and test."""
+    return [conversations(folder / f"{name}.txt") for name in SPLITS]
+
+
 @pytest.fixture
 def raw(tmp_path: Path) -> Path:
     """A folder with 300 dialogues ``a0 x / b0 y`` and so on."""
@@ -52,11 +59,10 @@ def test_conversations_are_not_divided_between_splits(raw: Path, tmp_path: Path)
     output = tmp_path / "new" / "output"
     prepare(PrepareSettings("dailydialog", split=(3, 1, 2), seed=5), [raw], output)
     assert sorted(contents(output)) == FILES
-    expected: dict[str, list[tuple[str, ...]]] = {"train": [], "validation": [], "test": []}
+    expected: dict[str, list[tuple[str, ...]]] = {name: [] for name in SPLITS}
     for n in range(300):
         expected[split_of(n, (3, 1, 2), 5)].append((f"a{n} x !", f"b{n} y"))
-    for name, pairs in expected.items():
-        assert conversations(output / f"{name}.txt") == pairs
+    assert splits_of(output) == list(expected.values())
 
 
 def test_repeatable(raw: Path, tmp_path: Path) -> None:
@@ -66,11 +72,8 @@ def test_repeatable(raw: Path, tmp_path: Path) -> None:
         "from seq2seq_chat.prepare.settings import PrepareSettings; "
         "prepare(PrepareSettings('dailydialog'), [sys.argv[1]], sys.argv[2])"
     )
-    subprocess.run(
-        [sys.executable, "-c", code, raw, tmp_path / "first"],
-        check=True,
-        env={**os.environ, "PYTHONHASHSEED": "1", "PYTHONPATH": os.pathsep.join(sys.path)},
-    )
+    environment = {**os.environ, "PYTHONHASHSEED": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
+    subprocess.run([sys.executable, "-c", code, raw, tmp_path / "first"], check=True, env=environment)
     prepare(PrepareSettings("dailydialog", seed=2), [raw], tmp_path / "second")
     assert contents(tmp_path / "first") != contents(tmp_path / "second")
     prepare(PrepareSettings("dailydialog"), [raw / "one.txt", raw], tmp_path / "second")
@@ -89,10 +92,8 @@ def official(tmp_path: Path) -> Path:
 
 def test_official_split_is_kept_unless_shares_are_given(official: Path, tmp_path: Path) -> None:
     statistics = prepare(PrepareSettings("dailydialog"), [official], tmp_path / "output")
-    counts = [statistics[name]["conversations"] for name in ("train", "validation", "test", "total")]
-    assert counts == [5, 3, 2, 10]
-    for name in ("train", "validation", "test"):
-        pairs = conversations(tmp_path / "output" / f"{name}.txt")
+    assert [statistics[name]["conversations"] for name in (*SPLITS, "total")] == [5, 3, 2, 10]
+    for name, pairs in zip(SPLITS, splits_of(tmp_path / "output"), strict=True):
         assert all(pair[0].startswith(name) for pair in pairs)
     statistics = prepare(PrepareSettings("dailydialog", split=(1, 0, 0)), [official], tmp_path / "output")
     assert statistics["train"]["conversations"] == 10
@@ -103,9 +104,9 @@ def test_a_missing_split_is_taken_from_train(official: Path, tmp_path: Path) -> 
     """The files that are named test stay out of train, and out of validation, which takes one of the five dialogues."""
     (official / "dialogues_validation.txt").rename(official / "dialogues_tst2012.txt")
     statistics = prepare(PrepareSettings("dailydialog"), [official], tmp_path / "output")
-    found = {name: conversations(tmp_path / "output" / f"{name}.txt") for name in ("train", "validation", "test")}
-    assert [len(pairs) for pairs in found.values()] == [4, 1, 5]
-    assert sorted(pair[0] for pair in found["train"] + found["validation"]) == [f"train a{n}" for n in range(5)]
+    train, validation, test = splits_of(tmp_path / "output")
+    assert [len(train), len(validation), len(test)] == [4, 1, 5]
+    assert sorted(pair[0] for pair in train + validation) == [f"train a{n}" for n in range(5)]
     assert statistics["split"] == (
         "as the names of the files say: train 1 file, test 2 files; taken from train: validation (1.02 % of train)"
     )
@@ -117,8 +118,7 @@ def test_folders_named_after_splits(tmp_path: Path) -> None:
         (folder := tmp_path / "test" / name / "en").mkdir(parents=True)
         (folder / "a.txt").write_text(f"{name}\n" * 4)
     prepare(PrepareSettings("lines"), [tmp_path / "test"], tmp_path / "output")
-    found = [conversations(tmp_path / "output" / f"{name}.txt") for name in ("train", "validation", "test")]
-    assert found == [[(name,) * 4] for name in ("train", "dev", "test")]
+    assert splits_of(tmp_path / "output") == [[(name,) * 4] for name in ("train", "dev", "test")]
 
 
 def test_an_official_split_that_is_empty_is_a_warning(
@@ -136,13 +136,12 @@ def test_official_splits_of_dumps_and_films(tmp_path: Path) -> None:
     for name, numbers in (("train.json", range(1, 300)), ("dev.json", range(300, 400)), ("test.json", range(400, 500))):
         dump((dumps.mkdir(exist_ok=True) or dumps) / name, numbers)
     statistics = prepare(PrepareSettings("reddit", pairing="alternating"), [dumps], tmp_path / "output")
-    assert [statistics[name]["samples"] for name in ("train", "validation", "test")] == [249, 50, 50]
+    assert [statistics[name]["samples"] for name in SPLITS] == [249, 50, 50]
     for name in ("train", "dev", "test"):
         (films / name).mkdir(parents=True)
         (films / name / "1.xml").write_bytes(film(f"{name} / one"))
     prepare(PrepareSettings("opensubtitles"), [films], tmp_path / "output")
-    assert conversations(tmp_path / "output" / "test.txt") == [("test", "one")]
-    assert conversations(tmp_path / "output" / "train.txt") == [("train", "one")]
+    assert splits_of(tmp_path / "output") == [[(name, "one")] for name in ("train", "dev", "test")]
 
 
 @pytest.mark.parametrize(
@@ -159,15 +158,10 @@ def test_small_corpora_are_split_in_smaller_blocks(
 ) -> None:
     (tmp_path / "chat.txt").write_text(text)
     statistics = prepare(PrepareSettings("lines", split=(80, 10, 10)), [tmp_path / "chat.txt"], tmp_path / "output")
-    assert [statistics[name]["utterances"] for name in ("train", "validation", "test")] == sizes
-    assert [record.getMessage().startswith("validation and test have no samples") for record in caplog.records] == (
-        [] if sizes[1] else [True]
-    )
-    blocks = [
-        block
-        for name in ("train", "validation", "test")
-        for block in conversations(tmp_path / "output" / f"{name}.txt")
-    ]
+    assert [statistics[name]["utterances"] for name in SPLITS] == sizes
+    warned = [message.startswith("validation and test have no samples") for message in caplog.messages]
+    assert warned == ([] if sizes[1] else [True])
+    blocks = list(chain(*splits_of(tmp_path / "output")))
     assert sorted(word for block in blocks for word in block) == sorted(re.findall(r"w\d+", text))
     assert not any({"w30", "w31"} <= set(block) for block in blocks if "END" in text)
     numbers = [[int(word[1:]) for word in block] for block in blocks]
@@ -180,29 +174,13 @@ def test_a_small_corpus_is_split_by_other_shares_than_a_large_one(corpus_file: W
     conversation = " / ".join(f"w{n}" for n in range(20))
     small, large = (corpus_file(*[conversation] * size, name=f"{size}.txt") for size in (400, 2000))
     statistics = prepare(PrepareSettings("lines"), [small], tmp_path / "output")
-    assert [statistics[name]["utterances"] for name in ("train", "validation", "test")] == [7200, 400, 400]
+    assert [statistics[name]["utterances"] for name in SPLITS] == [7200, 400, 400]
     assert "train 90 %, validation 5 %, test 5 %; of a small corpus, 1 % and 2 % would" in statistics["split"]
     statistics = prepare(PrepareSettings("lines", split=(97, 1, 2)), [small], tmp_path / "output")
     assert statistics["split"] == "at random: train 97 %, validation 1 %, test 2 %"
     for split in (None, (97.0, 1.0, 2.0)):
         prepare(PrepareSettings("lines", split=split), [large], tmp_path / f"{split}")
     assert contents(tmp_path / "None") == contents(tmp_path / "(97.0, 1.0, 2.0)")
-
-
-@pytest.mark.parametrize("count", [1, 2, 3, 4, 10])
-@pytest.mark.parametrize("seed", range(5))
-def test_tiny_corpora(corpus_file: Write, tmp_path: Path, count: int, seed: int) -> None:
-    path = corpus_file(*(f"a{n} / b{n}" for n in range(count)))
-    statistics = prepare(PrepareSettings("lines", seed=seed), [path], tmp_path / "output")
-    sizes = [statistics[name]["conversations"] for name in ("train", "validation", "test")]
-    assert sum(sizes) == count
-    assert sizes == [count, 0, 0] if count < 3 else min(sizes) >= 1
-    pairs = [
-        conversation
-        for name in ("train", "validation", "test")
-        for conversation in conversations(tmp_path / "output" / f"{name}.txt")
-    ]
-    assert sorted(pairs) == sorted((f"a{n}", f"b{n}") for n in range(count))
 
 
 def test_film_name_that_is_not_utf8(tmp_path: Path) -> None:
@@ -219,8 +197,7 @@ def test_file_without_markers_is_split_by_blocks(tmp_path: Path) -> None:
     path = tmp_path / "plain.txt"
     path.write_text("".join(f"w{n}\n" for n in range(1000)))
     prepare(PrepareSettings("lines", split=(1, 1, 1)), [path], tmp_path / "output")
-    for name in ("train", "validation", "test"):
-        blocks = conversations(tmp_path / "output" / f"{name}.txt")
+    for blocks in splits_of(tmp_path / "output"):
         assert blocks
         for block in blocks:
             start = int(block[0][1:])
@@ -284,83 +261,42 @@ REDDIT = "".join(
 )
 
 
-@pytest.mark.parametrize(
-    ("settings", "text", "records", "damaged", "left_out", "used"),
+MISSING = "the other line of the pair is missing"
+REMOVED = "nothing that the tokenizer keeps"
+LEFT_OUT_COMMENTS = dict.fromkeys(
     [
+        *("deleted or removed", "empty", "in other subreddits", "more than --max-words", REMOVED),
+        "without a parent or reply among the others",
+    ],
+    1,
+)
+
+
+@pytest.mark.parametrize(
+    ("settings", "text", "damaged", "left_out", "used"),
+    [
+        (PrepareSettings("lines"), LINES, 2, {"empty": 2, "ends of conversations": 1, REMOVED: 1}, 4),
+        (PrepareSettings("tweets"), b"a\nb\nc\n", 0, {MISSING: 1}, 2),
         (
-            PrepareSettings("lines", max_bad=100),
-            LINES,
-            10,
-            2,
-            {"empty": 2, "ends of conversations": 1, "nothing that the tokenizer keeps": 1},
-            4,
-        ),
-        (
-            PrepareSettings("lines", LinesSettings("odd-even"), max_bad=100),
-            LINES,  # a, empty; b, ♪; c, empty; d, damaged
-            9,
-            2,
-            {"empty": 2, "nothing that the tokenizer keeps": 1, "the other line of the pair is missing": 4},
-            0,
-        ),
-        (
-            PrepareSettings("tweets", max_bad=100),
-            b"a\nb\nc\n",
-            3,
-            0,
-            {"the other line of the pair is missing": 1},
-            2,
-        ),
-        (
-            PrepareSettings("pairs", tokenizer=TokenizerSettings("english"), pairing="alternating", max_bad=100),
-            "a\tb\n♪\tc\nd\n".encode(),
-            3,
-            1,
-            {"without tokens on one side": 1},
-            1,
+            PrepareSettings("pairs", tokenizer=TokenizerSettings("english"), pairing="alternating"),
+            *("a\tb\n♪\tc\nd\n".encode(), 1, {"without tokens on one side": 1}, 1),
         ),
         (
             PrepareSettings("reddit", RedditSettings(("movies",), 2)),
-            REDDIT.encode() + comment(8, None).replace("movies", "films").encode(),
-            8,
-            0,
-            {
-                "deleted or removed": 1,
-                "empty": 1,
-                "in other subreddits": 1,
-                "more than --max-words": 1,
-                "nothing that the tokenizer keeps": 1,
-                "without a parent or reply among the others": 1,
-            },
-            2,
+            *(REDDIT.encode() + comment(8, None).replace("movies", "films").encode(), 0, LEFT_OUT_COMMENTS, 2),
         ),
     ],
 )
 def test_every_line_is_accounted_for(
-    tmp_path: Path,
-    settings: PrepareSettings,
-    text: bytes,
-    records: int,
-    damaged: int,
-    left_out: dict[str, int],
-    used: int,
+    tmp_path: Path, settings: PrepareSettings, text: bytes, damaged: int, left_out: dict[str, int], used: int
 ) -> None:
     path = tmp_path / ("pairs.tsv" if settings.corpus == "pairs" else "corpus.txt")
     path.write_bytes(text)
-    if not used:
-        with pytest.raises(CorpusError, match=r"4 lines \(the other line of the pair is missing\)"):
-            prepare(settings, [path], tmp_path / "output")
-        return
-    reading = prepare(settings, [path], tmp_path / "output")["reading"]
-    assert (reading["records"], reading["damaged"], reading["left_out"], reading["used"]) == (
-        records,
-        damaged,
-        left_out,
-        used,
-    )
-    assert records == damaged + sum(left_out.values()) + used
+    reading = prepare(replace(settings, max_bad=100), [path], tmp_path / "output")["reading"]
+    assert (reading["damaged"], reading["left_out"], reading["used"]) == (damaged, left_out, used)
+    assert reading["records"] == len(text.splitlines()) == damaged + sum(left_out.values()) + used
     if settings.corpus == "lines":
-        assert reading["examples"] == {"nothing that the tokenizer keeps": ["♪"]}
+        assert reading["examples"] == {REMOVED: ["♪"]}
 
 
 def test_many_lines_that_are_left_out_are_a_warning(tmp_path: Path, cli: Cli) -> None:
@@ -376,10 +312,11 @@ def test_many_lines_that_are_left_out_are_a_warning(tmp_path: Path, cli: Cli) ->
 @pytest.mark.parametrize(
     ("settings", "text", "message"),
     [
+        (PrepareSettings("reddit", RedditSettings(min_score=1000)), REDDIT, r"7 comments \(below --min-score\)"),
         (
-            PrepareSettings("reddit", RedditSettings(min_score=1000)),
-            REDDIT,
-            r"7 comments \(below --min-score\)",
+            PrepareSettings("lines", LinesSettings("odd-even"), max_bad=100),
+            LINES.decode(errors="surrogateescape"),  # a, empty; b, ♪; c, empty; d, damaged
+            r"4 lines \(the other line of the pair is missing\)",
         ),
         (
             PrepareSettings("opensubtitles"),
@@ -389,7 +326,7 @@ def test_many_lines_that_are_left_out_are_a_warning(tmp_path: Path, cli: Cli) ->
     ],
 )
 def test_nothing_left(tmp_path: Path, settings: PrepareSettings, text: str, message: str) -> None:
-    (tmp_path / "corpus.xml").write_text(text)
+    (tmp_path / "corpus.xml").write_text(text, errors="surrogateescape")
     with pytest.raises(CorpusError, match=message):
         prepare(settings, [tmp_path / "corpus.xml"], tmp_path / "output")
 
@@ -409,10 +346,8 @@ RUSSIAN = "Привет , как дела ?", "Хорошо , спасибо !"
 def test_a_corpus_whose_letters_are_removed_is_refused(tmp_path: Path, corpus: str, name: str, text: str) -> None:
     """Its punctuation marks would be left."""
     (tmp_path / name).write_text(text, encoding="utf-8")
-    with pytest.raises(
-        CorpusError,
-        match=r"The english tokenizer removes [\d.]+ % of the letters in the inputs\. Use the unicode tokenizer",
-    ):
+    message = r"The english tokenizer removes [\d.]+ % of the letters in the inputs\. Use the unicode tokenizer"
+    with pytest.raises(CorpusError, match=message):
         prepare(PrepareSettings(corpus), [tmp_path / name], tmp_path / "output")
     assert not (tmp_path / "output").exists()
 
@@ -440,11 +375,8 @@ def test_imports_that_take_long_are_deferred() -> None:
 
 def test_counts_by_hand(corpus_file: Write, tmp_path: Path) -> None:
     path = corpus_file("a b / c d e / ** / f", "*", "a / x y", "z")
-    statistics = prepare(
-        PrepareSettings("lines", split=(1, 0, 0), vocabulary_size=11, encoder_steps=2, decoder_steps=3),
-        [path],
-        tmp_path / "output",
-    )
+    settings = PrepareSettings("lines", split=(1, 0, 0), vocabulary_size=11, encoder_steps=2, decoder_steps=3)
+    statistics = prepare(settings, [path], tmp_path / "output")
     train = {
         "conversations": 3,
         "utterances": 6,
@@ -455,26 +387,15 @@ def test_counts_by_hand(corpus_file: Write, tmp_path: Path) -> None:
         # "c d e" as a target has no room for EOS, as a source it has one word too many; "x y" with EOS just fits.
         "too_long_percent": 66.67,
     }
-    assert json.loads((tmp_path / "output" / "statistics.json").read_text()) | {"files": None} == {
-        **statistics,
-        "files": None,
-    }
-    empty = {**dict.fromkeys(train, 0), "coverage_percent": 0.0, "too_long_percent": 0.0}
-    assert {name: statistics[name] for name in ("train", "validation", "test", "total")} == {
-        "train": train,
-        "validation": empty,
-        "test": empty,
-        "total": train,
-    }
+    written = json.loads((tmp_path / "output" / "statistics.json").read_text())
+    assert written | {"files": None} == {**statistics, "files": None}
+    empty = dict.fromkeys(train, 0)
+    assert [statistics[name] for name in (*SPLITS, "total")] == [train, empty, empty, train]
 
 
 def test_characters_and_alternating_pairs(corpus_file: Write, tmp_path: Path) -> None:
-    statistics = prepare(
-        PrepareSettings(
-            "lines", split=(1, 0, 0), tokenizer=TokenizerSettings("character"), pairing="alternating", vocabulary_size=8
-        ),
-        [corpus_file("a b / c / d")],
-        tmp_path / "output",
-    )["train"]
+    options = {"tokenizer": TokenizerSettings("character"), "pairing": "alternating", "vocabulary_size": 8}
+    settings = PrepareSettings("lines", split=(1, 0, 0), **options)  # type: ignore[arg-type]
+    statistics = prepare(settings, [corpus_file("a b / c / d")], tmp_path / "output")["train"]
     assert (statistics["samples"], statistics["words"]) == (1, 5)  # the space counts as a character
     assert statistics["coverage_percent"] == 80.0

@@ -43,11 +43,8 @@ def counted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[list[t
             texts.append((text, clock / 1000 if known else None))
         (folder / f"{film}.xml").write_text(f"<document>{''.join(parts)}</document>")
         conversations.append(texts)
-    prepare(
-        PrepareSettings("opensubtitles", max_gap=1e9, keep_copies=True, split=(1, 0, 0), vocabulary_size=9),
-        [folder],
-        folder / "out",
-    )
+    settings = PrepareSettings("opensubtitles", max_gap=1e9, keep_copies=True, split=(1, 0, 0), vocabulary_size=9)
+    prepare(settings, [folder], folder / "out")
     order = sorted(range(30), key=lambda number: f"{number}.xml")
     return folder / "out", [conversations[number] for number in order]
 
@@ -153,12 +150,10 @@ def test_copies_of_films(tmp_path: Path) -> None:
 
 def test_utterances_over_time(tmp_path: Path) -> None:
     columns, types = {"start": [100.0, 104.9, 105.0, 119.0, 120.0, None]}, [("start", pa.float64())]
-    assert query(lambda table: queries.over_time(table, 100.0, 120.0, 4), columns, types, tmp_path) == [
-        *((0, 2), (1, 1), (3, 2))
-    ]
-    assert query(lambda table: queries.over_time(table, 100.0, 100.0, 4), {"start": [100.0]}, types, tmp_path) == [
-        (0, 1)
-    ]
+    counts = query(lambda table: queries.over_time(table, 100.0, 120.0, 4), columns, types, tmp_path)
+    assert counts == [(0, 2), (1, 1), (3, 2)]
+    counts = query(lambda table: queries.over_time(table, 100.0, 100.0, 4), {"start": [100.0]}, types, tmp_path)
+    assert counts == [(0, 1)]
 
 
 def test_silences(tmp_path: Path) -> None:

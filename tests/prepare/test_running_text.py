@@ -3,6 +3,7 @@
 import gzip
 import json
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -142,9 +143,7 @@ def test_the_experiment_has_room_for_a_large_vocabulary(source: Path) -> None:
 
 
 def test_an_interruption_leaves_nothing(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupt(*arguments: object) -> None:
-        raise KeyboardInterrupt
-
+    interrupt = Mock(side_effect=KeyboardInterrupt)
     monkeypatch.setattr("seq2seq_chat.prepare.running_text._build_codec", interrupt)
     assert run_command("prepare", "text", source, "--output", source.parent / "output").status == 130
     assert not (source.parent / "output").exists()

@@ -79,9 +79,7 @@ def reported(tiny_run: Path, cli: Cli, shared_folder: Callable[..., Path]) -> tu
 
     def fill(folder: Path) -> None:
         shutil.copytree(tiny_run, folder / "results" / tiny_run.name)
-        (folder / "parrot.txt").write_text(
-            "hello !\tpretty <b>polly</b>\nhas polly eaten ?\ta cracker\n", encoding="utf-8"
-        )
+        (folder / "parrot.txt").write_text("hello !\tpretty <b>polly</b>\nhas polly eaten ?\ta cracker\n", "utf-8")
         run = folder / "results" / tiny_run.name
         result = cli("report", run, "--limit", 12, "--transcript", folder / "parrot.txt", *BEAM)
         (folder / "output.json").write_text(json.dumps(result), encoding="utf-8")
@@ -143,10 +141,8 @@ def test_metrics_equal_those_of_evaluate(cli: Cli, reported: tuple[Path, Any], t
     assert 0 < newest["leaked_samples"] < 12
     assert f"Leakage: {newest['leaked_samples']} of {newest['samples']} samples" in page
     assert f"20: {newest['copies']['replies']} of {newest['samples']} replies" in page
-    for title, key, digits in (
-        ("perplexity, e^loss ↓", "perplexity", 2),
-        ("Sent2Vec distance, as in the thesis ↓", "sent2vec_distance", 3),
-    ):
+    distance = ("Sent2Vec distance, as in the thesis ↓", "sent2vec_distance", 3)
+    for title, key, digits in (("perplexity, e^loss ↓", "perplexity", 2), distance):
         (row,) = re.findall(rf'<th scope="row">{re.escape(title)}</th>(.*?)</tr>', page)
         values = re.findall(r'<td class="number">([^<]*)</td>', row)
         assert values[:3] == [f"{one[key]:.{digits}f}" for one in (first, newest, newest["without_leaked"])]

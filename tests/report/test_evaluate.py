@@ -132,8 +132,7 @@ def test_what_is_measured_is_what_replies(
         ({}, [], "greedy search"),
         ({"method": "beam", "n_best": 5}, [], "beam search, width 10"),
         (
-            {"method": "beam", "n_best": 5},
-            ["beam_width=3", "length_penalty=0.6"],
+            *({"method": "beam", "n_best": 5}, ["beam_width=3", "length_penalty=0.6"]),
             "beam search, width 3, length_penalty 0.6",
         ),
         ({"method": "beam", "n_best": 5, "length_penalty": 1}, ["method=greedy"], "greedy search"),
@@ -156,9 +155,8 @@ def test_correct_tokens_by_brute_force(loaded: LoadedRun, corpora: Path, tmp_pat
     corpus = Dataset.open(data, loaded.codecs, loaded.config.data)
     for prediction in list(predict(loaded, data, tmp_path, limit=3)):
         batch = corpus.batch([prediction.sample], size=1, source_steps=8, target_steps=8, reverse=False)
-        state, memory = loaded.model.start(
-            loaded.model.encode(tf.constant(batch.source), tf.constant(batch.source_length))
-        )
+        encoded = loaded.model.encode(tf.constant(batch.source), tf.constant(batch.source_length))
+        state, memory = loaded.model.start(encoded)
         previous, right, nats = 1, 0, 0.0
         for word in batch.target[0, : batch.target_length[0]]:
             logits, state, _ = loaded.model.step(tf.constant([previous]), state, memory)
@@ -244,13 +242,7 @@ def test_file_is_locked_while_written(loaded: LoadedRun, corpora: Path, tmp_path
     ],
 )
 def test_default_limits(
-    options: list[Any],
-    samples: int,
-    search: str,
-    cli: Cli,
-    run_copy: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    options: list[Any], samples: int, search: str, cli: Cli, run_copy: Path, tmp_path: Path, monkeypatch: Any
 ) -> None:
     edit_config(run_copy, "decoding", method="beam", beam_width=3)
     monkeypatch.setattr(evaluation, "BEAM_LIMIT", 4)

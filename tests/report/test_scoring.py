@@ -19,13 +19,7 @@ from seq2seq_chat.report.predictions import (
     read_questions,
     read_transcript,
 )
-from seq2seq_chat.report.scoring import (
-    References,
-    ensure_comparable,
-    read_references,
-    score_predictions,
-    writes_lower_case,
-)
+from seq2seq_chat.report.scoring import References, ensure_comparable, read_references, score_predictions
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.text.tokenizers import TokenizerSettings, create_tokenizer
@@ -86,8 +80,9 @@ def test_tokens_of_different_tokenizers_are_not_compared(run_copy: Path, tiny_ru
 
 def test_tokenizers_that_write_lower_case() -> None:
     lower, other = (TokenizerSettings("english"), TokenizerSettings("unicode", lowercase=True)), ("unicode", "thesis")
-    assert all(writes_lower_case(create_tokenizer(settings)) for settings in lower)
-    assert not any(writes_lower_case(create_tokenizer(TokenizerSettings(name))) for name in (*other, "character"))
+    assert all(scoring.writes_lower_case(create_tokenizer(settings)) for settings in lower)
+    others = (create_tokenizer(TokenizerSettings(name)) for name in (*other, "character"))
+    assert not any(map(scoring.writes_lower_case, others))
 
 
 def test_transcripts(tmp_path: Path) -> None:

@@ -1,7 +1,5 @@
 """Empty runs: folders with a configuration and a vocabulary, without checkpoints."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

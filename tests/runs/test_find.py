@@ -1,10 +1,9 @@
 """Finding a run by what a person writes."""
 
-from __future__ import annotations
-
 import errno
 import os
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -75,10 +74,8 @@ def test_a_folder_that_may_not_be_read_is_named(tmp_path: Path, monkeypatch: pyt
     """Runs in it are not called missing; a folder that does not exist has none."""
     assert list_runs(tmp_path / "none") == []
 
-    def refuse(folder: Path) -> None:
-        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(folder))
-
-    monkeypatch.setattr(Path, "iterdir", refuse)
+    refused = PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(tmp_path))
+    monkeypatch.setattr(Path, "iterdir", Mock(side_effect=refused))
     with pytest.raises(RunError, match=f"{tmp_path} could not be read: Permission denied"):
         find_run("x", tmp_path)
 

@@ -1,7 +1,5 @@
 """Grids of experiments, the table of runs, and runs side by side."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

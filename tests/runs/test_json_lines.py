@@ -1,7 +1,5 @@
 """Files of JSON lines, complete, damaged and growing."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path

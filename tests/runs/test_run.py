@@ -1,7 +1,5 @@
 """The folder of a run: creation, checkpoints, snapshots, and its lock."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

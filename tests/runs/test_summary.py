@@ -1,7 +1,5 @@
 """The status of a run, read from its folder."""
 
-from __future__ import annotations
-
 import json
 import math
 import time

@@ -1,7 +1,5 @@
 """The benchmarks run at a tiny size and write their results; all in one go; what they count; and a dry run on a GPU."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import os

@@ -1,7 +1,5 @@
 """All contenders of the benchmarks compute the same losses and replies."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

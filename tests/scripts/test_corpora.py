@@ -1,7 +1,5 @@
 """The scripts that analyze corpora, and the thesis's configurations from a generated dump to ten training steps."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import json

@@ -1,7 +1,5 @@
 """The studies, on tiny models."""
 
-from __future__ import annotations
-
 import json
 import re
 from importlib import import_module

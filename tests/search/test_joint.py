@@ -1,7 +1,5 @@
 """Searches whose steps are computed together find what each of them finds alone, in as many steps as the longest."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType

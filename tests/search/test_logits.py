@@ -1,7 +1,5 @@
 """Choices of next words against plain sorts: equally probable words, boundaries of a nucleus, forbidden words."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,7 +1,5 @@
 """What became of each word of a beam search that is watched, by hand and against the search that is not."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Greedy, beam and sampling search over tables of probabilities, against brute force; no network is involved."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections import Counter
@@ -16,14 +14,7 @@ from hypothesis import strategies as st
 from seq2seq_chat.config import Decoding
 from seq2seq_chat.search import batches
 from seq2seq_chat.search.batches import ReplySearch, uniform_numbers
-from seq2seq_chat.search.engine import (
-    ALL_PROBABILITY,
-    ALL_WORDS,
-    NEG_INF,
-    Hypotheses,
-    StepRequest,
-    WordDistribution,
-)
+from seq2seq_chat.search.engine import ALL_PROBABILITY, ALL_WORDS, NEG_INF, Hypotheses, StepRequest, WordDistribution
 from seq2seq_chat.search.logit_rules import (
     choose_words,
     combined_edits,

@@ -1,7 +1,5 @@
 """Cores, GPUs and memory, within the limits of a container; and what is recorded about code and machine."""
 
-from __future__ import annotations
-
 import os
 import platform
 import re

@@ -1,7 +1,5 @@
 """Handling of SIGINT and SIGTERM."""
 
-from __future__ import annotations
-
 import os
 import signal
 import threading

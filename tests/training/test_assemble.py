@@ -94,11 +94,8 @@ def build(settings: dict[str, Any], results: Path) -> tuple[Run, Trainer]:
         ("training.strategy=single training.replicas=2", "replicas applies to strategy mirrored only"),
         ("model.bidirectional=true model.bridge=backward model.attention=none", "bridge backward requires attention"),
         *(
-            (
-                f"model.{key}={value} {section}.unrolling=dynamic",
-                f"unrolling dynamic does not support .*{key} {value}; use",
-            )
-            for key, value in (("attention_query", "previous"), ("output", "maxout"))
+            (f"model.{value} {section}.unrolling=dynamic", f"dynamic does not support .*{value.replace('=', ' ')}; use")
+            for value in ("attention_query=previous", "output=maxout")
             for section in ("model", "decoding")
         ),
     ],

@@ -85,13 +85,12 @@ def settings(tiny: dict[str, Any]) -> dict[str, Any]:
     changed["data"]["buckets"] = [[3, 3]]
     changed["model"] |= {"encoder_steps": 5, "decoder_steps": 5}
     often = {"steps": STEPS, "log_every": 1, "validate_every": 20, "checkpoint_every": 5, "snapshot_every": None}
-    stochastic = {
-        "scheduled_sampling": "constant",
-        "scheduled_sampling_probability": 0.2,
-        "micro_batches": 3,
-        "gradient_clipping": 0.5,
-    }
-    changed["training"] |= often | stochastic | {"optimizer": "adagrad", "learning_rate": 0.1, "validation_limit": 20}
+    stochastic = {"scheduled_sampling": "constant", "scheduled_sampling_probability": 0.2, "micro_batches": 3}
+    changed["training"] |= (
+        often
+        | stochastic
+        | {"gradient_clipping": 0.5, "optimizer": "adagrad", "learning_rate": 0.1, "validation_limit": 20}
+    )
     return changed
 
 

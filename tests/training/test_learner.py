@@ -148,6 +148,7 @@ def test_another_batch_size_starts_another_order(tmp_path: Path) -> None:
     assert original.resume_at(20, original.state)
     assert sources(original, range(20, 40)) == sources(batches(5), range(20, 40))
     assert not changed.resume_at(20, original.state)
+    assert changed.state == {"batch_size": 7, "order_begun": 20}
     assert resumed.resume_at(33, changed.state)
     assert sources(changed, range(20, 40)) == sources(resumed, range(20, 40)) == sources(new, range(20))
     epoch = [word for batch in sources(changed, range(20, 25)) for word in batch if word]

@@ -65,14 +65,8 @@ class Recorder(Worker):
 
 
 def test_what_happens_at_which_step() -> None:
-    settings = Training(
-        steps=7,
-        log_every=3,
-        validate_every=4,
-        learning_rate=1.0,
-        learning_rate_schedule="exponential",
-        learning_rate_decay_steps=1,
-    )
+    rate: Any = {"learning_rate": 1.0, "learning_rate_schedule": "exponential", "learning_rate_decay_steps": 1}
+    settings = Training(steps=7, log_every=3, validate_every=4, **rate)
     learner: Any = FakeLearner()
     role = Recorder(learner)
     state = TrainingState(learner, Schedule(settings), Meter(sampled=False))
@@ -133,13 +127,8 @@ def test_a_signal_at_the_step_that_stops_early_does_not_interrupt() -> None:
 @pytest.mark.parametrize("metric", ["loss", "bleu"])
 def test_the_best_metric_decides(metric: Literal["loss", "bleu"]) -> None:
     """The best weights, the learning rate and early stopping follow it, also after resuming in between."""
-    settings = Training(
-        best_metric=metric,
-        early_stopping=3,
-        learning_rate=1.0,
-        learning_rate_schedule="plateau",
-        learning_rate_patience=2,
-    )
+    rate: Any = {"learning_rate": 1.0, "learning_rate_schedule": "plateau", "learning_rate_patience": 2}
+    settings = Training(best_metric=metric, early_stopping=3, **rate)
     validator, saver, reporter = MagicMock(), MagicMock(), MagicMock()
     state = TrainingState(MagicMock(step=10), Schedule(settings), Meter(sampled=False))
     saved, rates, stopped = [], [], []

@@ -15,14 +15,7 @@ from seq2seq_chat.model.deferred import DeferredGradients, matmul, matmul_transp
 from seq2seq_chat.model.variables import load_variables, save_variables
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.training import optimizers
-from seq2seq_chat.training.optimizers import (
-    Schedule,
-    build_optimizer,
-    clip,
-    ensure_available,
-    loss_scale_variables,
-    why_unavailable,
-)
+from seq2seq_chat.training.optimizers import Schedule, build_optimizer, clip, loss_scale_variables, why_unavailable
 from tests.conftest import Cli
 from tests.training.test_step import configuration, make_step, random_batch
 
@@ -228,7 +221,7 @@ def test_unavailable_precisions_are_rejected_with_the_reason(
     assert unavailable is None if reason is None else reason in (unavailable or "")
     if reason:
         with pytest.raises(UserError, match=reason):
-            ensure_available(kind)
+            optimizers.ensure_available(kind)
 
 
 def test_only_float16_scales_the_loss() -> None:

@@ -261,10 +261,7 @@ def test_training_that_fails_before_its_first_checkpoint_leaves_no_run(
     """And the message suggests none to resume."""
     from seq2seq_chat.training import saving
 
-    def full(path: Path, *arguments: Any) -> None:
-        raise UserError(f"{path} could not be written")
-
-    monkeypatch.setattr(saving, "write_arrays", full)
+    monkeypatch.setattr(saving, "write_arrays", Mock(side_effect=UserError("x could not be written")))
     smaller = ["--set=model.encoder_steps=2", "--set=model.decoder_steps=2", "--set=training.checkpoint_every=1"]
     result = cli("train", tiny_config, "--results", tmp_path / "results", *smaller)
     assert result.status == 1
@@ -275,9 +272,7 @@ def test_training_that_fails_before_its_first_checkpoint_leaves_no_run(
 
 
 def test_training_does_not_start_on_a_full_disk(cli: Cli, run_copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*arguments: Any) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
+    full = Mock(side_effect=OSError(errno.ENOSPC, "No space left on device"))
     before = {path: path.read_bytes() for path in (run_copy / "checkpoints").iterdir()}
     monkeypatch.setattr("seq2seq_chat.runs.run.os.write", full)  # writes who holds the run
     monkeypatch.setattr("seq2seq_chat.training.reporter.Console._append", full)

@@ -9,12 +9,7 @@ import pytest
 
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.training import rendezvous
-from seq2seq_chat.training.rendezvous import (
-    Cluster,
-    cluster_from_environment,
-    cluster_from_options,
-    wait_for_workers,
-)
+from seq2seq_chat.training.rendezvous import Cluster, cluster_from_environment, cluster_from_options, wait_for_workers
 from tests.conftest import Cli, loopback_addresses
 
 
@@ -62,10 +57,8 @@ def test_multi_worker_without_workers_is_rejected(
     cli: Cli, tiny_config: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     arguments = ["train", tiny_config, "--results", tmp_path, "--set", "training.strategy=multi_worker"]
-    assert (
-        "add --workers HOST:PORT,… --index N, set TF_CONFIG, or train on this machine alone"
-        in cli(*arguments).error_message
-    )
+    remedy = "add --workers HOST:PORT,… --index N, set TF_CONFIG, or train on this machine alone"
+    assert remedy in cli(*arguments).error_message
     monkeypatch.setenv("TF_CONFIG", "{}")
     assert "TF_CONFIG does not describe workers" in cli(*arguments).error_message
     assert not list(tmp_path.iterdir())
@@ -81,9 +74,8 @@ def wait_together(workers: list[tuple[list[str], int]]) -> list[str]:
         except UserError as error:
             errors[worker] = str(error)
 
-    threads = [
-        threading.Thread(target=wait, args=(index, *worker), daemon=True) for index, worker in enumerate(workers)
-    ]
+    numbered = enumerate(workers)
+    threads = [threading.Thread(target=wait, args=(number, *worker), daemon=True) for number, worker in numbered]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -34,13 +34,8 @@ def write_corpus(folder: Path, words: int) -> dict[str, Path]:
 
 def two_steps(name: str, words: int, folder: Path) -> list[str]:
     """The arguments that train for two steps."""
-    settings: dict[str, object] = {
-        **write_corpus(folder, words),
-        "data.pairing": "sliding",
-        "training.steps": 2,
-        "training.log_every": 1,
-        "training.validate_every": 1,
-    }
+    training = {"training.steps": 2, "training.log_every": 1, "training.validate_every": 1}
+    settings: dict[str, object] = {**write_corpus(folder, words), "data.pairing": "sliding", **training}
     overrides = [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
     return ["train", str(CONFIGS / f"{name}.json"), "--results", str(folder / "runs"), *overrides]
 

@@ -1,7 +1,5 @@
 """The number of steps that fits into the time, on a simulated machine, and a run with training.hours."""
 
-from __future__ import annotations
-
 import json
 import random
 from pathlib import Path

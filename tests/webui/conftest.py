@@ -1,7 +1,5 @@
 """The web UI over the tiny run: a test client, a server and a browser."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import shutil
@@ -13,6 +11,8 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
+from seq2seq_chat.chat.chatbot import Chatbot
+from seq2seq_chat.runs.run import Run
 from tests.random_runs import random_language_run
 from webui.app import close_app, create_app
 from webui.limits import Limits
@@ -39,6 +39,12 @@ def shared_client(shared_results: Path) -> Iterator[FlaskClient]:
     app = create_app(shared_results, LIMITS)
     yield app.test_client()
     close_app(app)
+
+
+@pytest.fixture(scope="session")
+def chatbot(shared_results: Path) -> Chatbot:
+    """The chatbot of the run ``tiny``."""
+    return Chatbot.load(Run(shared_results / "tiny"))
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,5 @@
 """The HTTP API: replies, runs, and errors."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import threading
@@ -55,12 +53,6 @@ def odd_client(tiny_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Iter
 def no_version_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     """Look for newer weights at every request."""
     monkeypatch.setattr("webui.model_pool.VERSION_TTL", -1.0)
-
-
-@pytest.fixture(scope="module")
-def chatbot(shared_results: Path) -> Chatbot:
-    """The chatbot of the run ``tiny``."""
-    return Chatbot.load(Run(shared_results / "tiny"))
 
 
 def chat(client: FlaskClient, text: str | list[Any] = QUESTION, **more: Any) -> Any:
@@ -249,12 +241,7 @@ def test_limits(make_client: MakeClient, shared_client: FlaskClient) -> None:
 )
 @pytest.mark.parametrize("turns", [1, 5])
 def test_the_oldest_turns_of_a_long_history_are_left_out(
-    make_client: MakeClient,
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    history: list[str],
-    used: int,
-    turns: int,
+    make_client: MakeClient, monkeypatch: Any, tmp_path: Path, history: list[str], used: int, turns: int
 ) -> None:
     """A warning says so if the model would read them."""
     codecs = Codecs.shared(make_codec("english", ["you", "see", TURN]))

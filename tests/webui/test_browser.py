@@ -1,7 +1,5 @@
 """The web UI in a browser: mouse, keyboard, phone, accessibility, errors."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path
@@ -124,19 +122,6 @@ def test_an_invalid_setting_is_reported_and_not_used(page: Any, shared_server: s
     expect(page.locator("#decoding-button")).to_have_text("Beam search 4")
     page.get_by_text("Reset to the run's configuration").click()
     expect(page.locator("#decoding-button")).to_have_text("Greedy")
-
-
-def test_settings_and_conversation_survive_a_reload(page: Any, shared_server: str, expect: Any) -> None:
-    open_page(page, shared_server)
-    choose_beam(page)
-    reply = send(page, QUESTION).locator(".message-text").inner_text()
-    open_page(page, shared_server)
-    expect(page.locator(".message.model .message-text")).to_have_text(reply)
-    expect(page.locator("#decoding-button")).to_contain_text("Beam search")
-    page.locator("#menu").click()
-    page.locator("#new").click()
-    expect(page.locator(".message")).to_have_count(0)
-    expect(page.locator("#welcome")).to_be_visible()
 
 
 def test_copy_and_download(page: Any, shared_server: str, expect: Any) -> None:

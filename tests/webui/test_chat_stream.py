@@ -1,7 +1,5 @@
 """Replies as server-sent events: word by word, the same as at once, and stopped with the connection."""
 
-from __future__ import annotations
-
 import http.client
 import itertools
 import json

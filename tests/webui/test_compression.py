@@ -1,7 +1,5 @@
 """The size of a page load, and what is compressed."""
 
-from __future__ import annotations
-
 import gzip
 import re
 from urllib.parse import urljoin

@@ -1,7 +1,5 @@
 """Conversations in a browser: versions, links, files, and what is kept; runs that come, go and train."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil
@@ -129,7 +127,6 @@ def test_two_tabs_keep_the_messages_of_both(page: Any, shared_server: str, expec
     send(page, "a")
     wait_until_kept(page)
     other = page.context.new_page()
-    other.set_default_timeout(60_000)
     open_page(other, shared_server)
     echo(other)
     shown = other.locator("#log .message-text")
@@ -181,6 +178,7 @@ def test_conversations_are_listed_renamed_deleted_and_imported(
         send(page, text)
         menu("New conversation")
         expect(page.locator(".message")).to_have_count(0)
+        expect(page.locator("#welcome")).to_be_visible()
     menu("All conversations")
     titles = page.locator(".kept-title")
     expect(titles).to_have_text([re.compile("second"), re.compile("first")])
@@ -263,10 +261,12 @@ def test_a_reload_keeps_the_selection(page: Any, shared_server: str, expect: Any
     page.locator("#run").select_option("other")
     expect(page).to_have_url(re.compile("run=other"))
     page.locator("#snapshot").select_option("10")
+    choose_beam(page)
     page.reload()
     page.locator("#snapshot option").first.wait_for(state="attached")
     expect(page.locator("#run")).to_have_value("other")
     expect(page.locator("#snapshot")).to_have_value("10")
+    expect(page.locator("#decoding-button")).to_contain_text("Beam search")
 
 
 def test_columns_have_their_own_decoding_settings(page: Any, shared_server: str, expect: Any) -> None:

@@ -1,7 +1,5 @@
 """The decoding options of the web UI follow the fields of the configuration."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

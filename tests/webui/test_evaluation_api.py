@@ -1,7 +1,5 @@
 """Blind evaluations over HTTP: what a judge sees, what a vote reveals, and what is on the disk."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,13 +1,12 @@
 """The HTTP API of language models: texts, their probabilities, errors, and stopping."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -221,10 +220,7 @@ def test_an_error_after_the_first_block_is_the_last_line(fake_client: MakeClient
 
 
 def test_a_model_that_cannot_be_loaded_is_503(fake_client: MakeClient) -> None:
-    def load() -> None:
-        raise RunError("all weights are damaged")
-
-    response = write(fake_client(load))
+    response = write(fake_client(Mock(side_effect=RunError("all weights are damaged"))))
     assert error_of(response, 503) == "all weights are damaged"
     assert int(response.headers["Retry-After"]) > 0
 

@@ -1,7 +1,5 @@
 """Files of conversations that were changed at random are refused by a sentence, or the page shows what they contain."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 
@@ -30,21 +28,14 @@ TOKEN = {"text": "c", "probability": 0.5, "alternatives": [{"text": "c", "probab
 WRITTEN = {"request": MODEL | {"prompt": "a", "seed": 1}, "step": 3, "tokens": [TOKEN] * 2}
 TRANSLATED = REPLY | {"model": MODEL | {"decoding": BEAM}, "label": "tiny"}
 COLUMN = MODEL | {"decoding": BEAM, "task": "conversation"}
+TALK = {"models": [MODEL] * 2, "decoding": BEAM, "seed": 1, "text": "a", "replies": [{"text": "b", "step": 2}] * 2}
 RECORDS: dict[str, dict[str, Any]] = {
     "chat": {"turns": [TURNS[0] | {"before": ["x", "y"]}, *TURNS[1:]]},
     "compare": {
         "columns": [COLUMN, COLUMN | {"task": "translation"}],
         "turns": [{"id": "1", "time": 1, "text": "a b", "results": [{"reply": REPLY}, {"error": "It failed."}]}],
     },
-    "talk": {
-        "talk": {
-            "models": [MODEL] * 2,
-            "decoding": BEAM,
-            "seed": 1,
-            "text": "a",
-            "replies": [{"text": "b", "step": 2}] * 2,
-        }
-    },
+    "talk": {"talk": TALK},
     "translate": {"model": MODEL, "lines": [{"source": "a b", "answer": TRANSLATED}, {"source": "c", "answer": None}]},
     "write": {
         "run": "writer",

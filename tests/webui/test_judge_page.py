@@ -1,7 +1,5 @@
 """Blind evaluation in a browser."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from pathlib import Path

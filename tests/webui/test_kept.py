@@ -1,7 +1,5 @@
 """What the browser keeps: addresses and Back, two tabs, search, download, import and deletion of everything."""
 
-from __future__ import annotations
-
 import functools
 import json
 import re

@@ -1,7 +1,5 @@
 """200 people who read their replies while they grow; many leave in the middle."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import time

@@ -184,12 +184,8 @@ def test_queued_utterances_are_decoded_in_batches(runs: FakeRuns) -> None:
     bot.may_answer.set()
     assert [reply_text(future) for future in futures] == [f"a:T{number}" for number in range(12)]
     assert reply_text(busy) == "a:BUSY"
-    assert bot.batches == [
-        (GREEDY, ["t0", "t2", "t4", "t6", "t8"]),
-        (BEAM, ["t1", "t3", "t5", "t7", "t9"]),
-        (GREEDY, ["t10"]),
-        (BEAM, ["t11"]),
-    ]
+    full = [(GREEDY, ["t0", "t2", "t4", "t6", "t8"]), (BEAM, ["t1", "t3", "t5", "t7", "t9"])]
+    assert bot.batches == [*full, (GREEDY, ["t10"]), (BEAM, ["t11"])]
 
 
 @pytest.mark.parametrize(("limits", "other"), [({"max_queued": 3}, "a"), ({"max_queued_total": 4}, "b")])

@@ -1,7 +1,5 @@
 """Chat completions in OpenAI's protocol, as its documentation describes requests, answers and chunks."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -11,7 +9,6 @@ from flask.testing import FlaskClient
 
 from seq2seq_chat.chat.chatbot import Chatbot, Reply
 from seq2seq_chat.config import Decoding
-from seq2seq_chat.runs.run import Run
 from seq2seq_chat.text.codec import Codecs
 from seq2seq_chat.text.vocabulary import TURN
 from tests.random_runs import make_codec, random_run, small_config
@@ -24,11 +21,6 @@ pytestmark = pytest.mark.usefixtures("tiny_run", "unoptimized_graphs")
 
 QUESTION = "you see the tree1 ?"
 SAMPLED = {"temperature": 5.0, "seed": 3}
-
-
-@pytest.fixture(scope="module")
-def chatbot(shared_results: Path) -> Chatbot:
-    return Chatbot.load(Run(shared_results / "tiny"))
 
 
 def complete(client: FlaskClient, text: str = QUESTION, **more: Any) -> Any:
@@ -101,13 +93,10 @@ def test_a_stream_has_the_same_text_in_chunks(
 ) -> None:
     monkeypatch.setattr(model_worker, "SECONDS_BETWEEN_TEXTS", 0.0)
     found = chunks(complete(shared_client, **SAMPLED, stream=True, n=2, stream_options={"include_usage": True}))
-    assert {(chunk["object"], chunk["model"], chunk["id"]) for chunk in found} == {
-        ("chat.completion.chunk", "tiny", found[0]["id"])
-    }
-    assert (found[-1]["choices"], set(found[-1]["usage"])) == (
-        [],
-        {"prompt_tokens", "completion_tokens", "total_tokens"},
-    )
+    about = {(chunk["object"], chunk["model"], chunk["id"]) for chunk in found}
+    assert about == {("chat.completion.chunk", "tiny", found[0]["id"])}
+    usage = {"prompt_tokens", "completion_tokens", "total_tokens"}
+    assert (found[-1]["choices"], set(found[-1]["usage"])) == ([], usage)
     for index in (0, 1):
         choices = [choice for chunk in found for choice in chunk["choices"] if choice["index"] == index]
         assert choices[0]["delta"] == {"role": "assistant", "content": ""}
@@ -140,10 +129,8 @@ def test_earlier_messages_are_the_history(make_client: MakeClient, tmp_path: Pat
     codecs = Codecs.shared(make_codec("english", ["you", "see", "me", TURN]))
     random_run(tmp_path / "results", small_config("data.context_turns=3"), codecs)
     client = make_client(tmp_path / "results")
-    roles = ("system", "user", "assistant", "user")
-    messages = [
-        {"role": role, "content": text} for role, text in zip(roles, ("be nice", "me", "see", "you"), strict=True)
-    ]
+    said = [("system", "be nice"), ("user", "me"), ("assistant", "see"), ("user", "you")]
+    messages = [{"role": role, "content": text} for role, text in said]
     response = complete(client, model="latest", messages=messages)
     body = {"run": "latest", "text": "you", "history": ["me", "see"]}
     expected = client.post("/api/chat", json=body).get_json()

@@ -1,7 +1,5 @@
 """The OpenAPI document matches the server, also according to schemathesis."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """The server behind a reverse proxy, nginx, at a path of a public host."""
 
-from __future__ import annotations
-
 import contextlib
 import http.client
 import json

@@ -1,7 +1,5 @@
 """The workbench of runs in a browser: search, sort, filter, notes, comparison, and changes as they happen."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil
@@ -123,16 +121,15 @@ def test_filters_order_and_place_survive_a_reload_and_back(
         expect(page.locator("#note")).to_contain_text("None of 3 runs matches")
 
 
-def test_runs_without_a_value_come_last_in_both_orders(page: Any, serve: Serve, three_runs: Path) -> None:
+def test_runs_without_a_value_come_last_in_both_orders(page: Any, shared_server: str) -> None:
     runs = [{"name": name, "best_perplexity": value} for name, value in (("a", 3.0), ("b", None), ("c", 2.0))]
     script = """async (runs) => {
         const { sorted } = await import("/static/js/run_filter.js");
         const names = (isReversed) => sorted(runs, { by: "perplexity", isReversed }).map(({ name }) => name);
         return [false, true].map(names);
     }"""
-    with serve(three_runs) as address:
-        page.goto(f"{address}/runs")
-        assert page.evaluate(script, runs) == [["c", "a", "b"], ["a", "c", "b"]]
+    page.goto(f"{shared_server}/runs")
+    assert page.evaluate(script, runs) == [["c", "a", "b"], ["a", "c", "b"]]
 
 
 def test_a_report_opens_without_a_token_in_its_address(
@@ -162,13 +159,12 @@ def test_a_report_opens_without_a_token_in_its_address(
         expect(page.locator("#report figcaption")).to_have_text("report / loss")
 
 
-def test_clipping_spikes_hides_no_beginning_end_or_best_value(page: Any, serve: Serve, three_runs: Path) -> None:
+def test_clipping_spikes_hides_no_beginning_end_or_best_value(page: Any, shared_server: str) -> None:
     few, falling = [0.85, 0.0115, 0.03], [4.46 * 0.9**n for n in range(40)]
     spiky = [*falling[:30], 1e6, *falling[30:]]
-    with serve(three_runs) as address:
-        page.goto(f"{address}/runs")
-        script = "async (all) => all.map((await import('/static/js/series.js')).rangeWithoutSpikes)"
-        ranges = page.evaluate(script, [few, falling, spiky])
+    page.goto(f"{shared_server}/runs")
+    script = "async (all) => all.map((await import('/static/js/series.js')).rangeWithoutSpikes)"
+    ranges = page.evaluate(script, [few, falling, spiky])
     assert ranges[0] == [0.0115, 0.85]
     assert ranges[1] == pytest.approx([falling[-1], 4.46])
     assert ranges[2][0] == pytest.approx(falling[-1])

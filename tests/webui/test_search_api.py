@@ -1,7 +1,5 @@
 """The HTTP interface of a search that is watched: its lines, its result, forced words, limits, and stopping."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path

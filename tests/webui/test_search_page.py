@@ -1,7 +1,5 @@
 """The page on which a search is watched: the tree, reasons, forced words, the slider, links, keyboard, phone, axe."""
 
-from __future__ import annotations
-
 import json
 import re
 from typing import Any

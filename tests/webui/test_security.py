@@ -1,7 +1,5 @@
 """Access control and security headers."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 
@@ -13,7 +11,7 @@ from webui.security import is_local
 
 WEBUI = Path(__file__).resolve().parents[2] / "webui"
 PAGES = ["/", "/write", "/compare", "/runs", "/runs/tiny"]
-DATA = ["/api/runs", "/api/runs/tiny", "/files/tiny/report.png"]
+DATA = ["/api/runs", "/api/runs/tiny", "/files/tiny/report.png", "/metrics"]
 CHAT = {"run": "tiny", "text": "you see"}
 
 

@@ -1,7 +1,5 @@
 """The serve command: it prints its address and stops on a signal."""
 
-from __future__ import annotations
-
 import errno
 import http.client
 import json
@@ -22,6 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from flask import Response
@@ -84,10 +83,7 @@ def test_a_public_server_warns_and_generates_a_token_and_stops_on_sigterm(shared
 
 
 def test_without_a_network_the_machine_is_called_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    def no_route(*arguments: object) -> None:
-        raise OSError(errno.ENETUNREACH, "Network is unreachable")
-
-    monkeypatch.setattr("socket.socket", no_route)
+    monkeypatch.setattr("socket.socket", Mock(side_effect=OSError(errno.ENETUNREACH, "Network is unreachable")))
     assert outward_address("0.0.0.0") == outward_address("::") == socket.gethostname()
 
 

@@ -1,7 +1,5 @@
 """The page on which models talk to each other: turns, seeds, and marks on what repeats."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from itertools import product

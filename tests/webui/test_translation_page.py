@@ -1,7 +1,5 @@
 """The page for translations: lines, alternatives, the attention between both sentences, and the comparison page."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -1,7 +1,5 @@
 """The workbench of runs over HTTP: events, comparisons, notes and learning curves."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable

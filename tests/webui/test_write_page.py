@@ -1,7 +1,5 @@
 """The page for language models: texts as they are written, their tokens, two snapshots, and stopping."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Exported models, and how their replies are compared."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The programs of docs/examples/, which use an exported model without this project, reply as `chat` does."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """An exported model replies, writes and scores what its run does, without TensorFlow."""
 
-from __future__ import annotations
-
 import ast
 import json
 import re

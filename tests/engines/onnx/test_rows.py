@@ -1,7 +1,5 @@
 """The rows of a search on ONNX Runtime: each continues its parent and attends to its own source, without a graph."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Commands use exported models where only the packages that their folder requires can be imported."""
 
-from __future__ import annotations
-
 import functools
 import json
 import re

@@ -1,7 +1,5 @@
 """Graphs whose loops multiply by padded copies of the matrices; see :mod:`seq2seq_chat.model.matrix_copies`."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Callable
 from pathlib import Path

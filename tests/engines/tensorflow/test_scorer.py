@@ -1,7 +1,5 @@
 """The exact scorer against the loss of each sample alone."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Properties of searches over small random models."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from typing import Any

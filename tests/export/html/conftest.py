@@ -1,7 +1,5 @@
 """The JavaScript of exported pages, in a browser."""
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Callable, Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """Bundling of modules, and the rules of a style sheet that a page uses."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The model file of a page, and the forward pass in JavaScript against the equations in NumPy."""
 
-from __future__ import annotations
-
 from typing import Any, get_args
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Exported pages in a browser: opened from disk, without a network."""
 
-from __future__ import annotations
-
 import random
 import re
 import shutil

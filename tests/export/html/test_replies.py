@@ -1,7 +1,5 @@
 """The searches in JavaScript find the replies of the chatbot, given the same weights."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from typing import Any

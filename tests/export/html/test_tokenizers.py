@@ -1,7 +1,5 @@
 """The tokenizers in JavaScript return the tokens and texts of those in Python."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any, Literal
 
@@ -29,10 +27,8 @@ ROUND_TRIP = """
 const tokenizer = modules.tokenizers.createTokenizer(input.tokenizer);
 return input.texts.map((text) => tokenizer.encode(text)).map((tokens) => ({ tokens, text: tokenizer.decode(tokens) }));
 """
-CORPUS = [
-    f"the {word} we saw in the {word}, über alle Straßen: café and 10:30!"
-    for word in ["old", "house", "garden", "tree"]
-]
+NOUNS = ["old", "house", "garden", "tree"]
+CORPUS = [f"the {word} we saw in the {word}, über alle Straßen: café and 10:30!" for word in NOUNS]
 
 
 def results(tokenizer: Tokenizer, texts: Iterable[str]) -> list[dict[str, Any]]:
@@ -68,10 +64,8 @@ def test_subwords(javascript: Evaluate, model: Literal["unigram", "bpe"]) -> Non
 
 def test_surrogates_without_a_partner(javascript: Evaluate) -> None:
     text = r"'a\ud800 \udc00b'"
-    for name, tokens in (
-        ("character", ["a", "<U+D800>", "<space>", "<U+DC00>", "b"]),
-        ("whitespace", ["a\ufffd", "\ufffdb"]),
-    ):
+    characters = ["a", "<U+D800>", "<space>", "<U+DC00>", "b"]
+    for name, tokens in (("character", characters), ("whitespace", ["a\ufffd", "\ufffdb"])):
         tokenizer = describe_tokenizer(create_tokenizer(TokenizerSettings(name)))  # type: ignore[arg-type]
         encode = f"return modules.tokenizers.createTokenizer(input).encode({text});"
         assert javascript(encode, tokenizer) == tokens

@@ -1,7 +1,5 @@
 """The ONNX graphs compute what the models in TensorFlow compute, for every architecture; and 8-bit matrices."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path
@@ -92,9 +90,8 @@ def test_encoder_and_steps(architecture: dict[str, Any]) -> None:
         ids = np.array(words, np.int32)
         stepped = run(graphs[STEP_FILE], {"words": ids, **encoded})
         logits, state, attention = model.step(tf.constant(ids), state, memory)
-        assert_close(
-            list(stepped.values()), flat([logits, tf.reduce_logsumexp(logits, axis=1)]) + flat([state, attention])
-        )
+        expected = [logits, tf.reduce_logsumexp(logits, axis=1), state, attention]
+        assert_close(list(stepped.values()), flat(expected))
         encoded |= {name.removeprefix("next_"): part for name, part in stepped.items() if name.startswith("next_")}
 
 

@@ -1,7 +1,5 @@
 """An exported model gives the replies of its run's chatbot, in plain TensorFlow."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess
@@ -100,7 +98,7 @@ ARCHITECTURES: dict[str, list[str]] = {
         "decoding.repetition_penalty=1.3",
     ],
     "several turns, dot, reversed, dynamic": [
-        *("data.context_turns=3", "model.attention=dot", "data.reverse_input=true", "model.unrolling=dynamic"),
+        *("data.context_turns=3", "model.attention=dot", "data.reverse_input=true", "model.unrolling=dynamic")
     ],
     "unknown words replaced, several turns, reversed, without input feeding": [
         *("model.input_feeding=false", "model.encoder_steps=12", "data.context_turns=3"),

@@ -1,7 +1,5 @@
 """The tokenizers give the same tokens and texts inside and outside a graph, for every character and any text."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -30,6 +28,9 @@ TRAITS = {  # what decode tells apart
 }
 
 
+NIGHTLY = [
+    pytest.param(name, marks=pytest.mark.nightly) for name in GRAPH_TOKENIZERS if name not in ("english", "character")
+]
 Encode = Callable[[str, list[bytes]], list[list[str]]]
 
 
@@ -51,13 +52,7 @@ def encode() -> Encode:
 
 
 @pytest.mark.slow(minutes=1)
-@pytest.mark.parametrize(
-    "name",
-    [
-        name if name in ("english", "character") else pytest.param(name, marks=pytest.mark.nightly)
-        for name in GRAPH_TOKENIZERS
-    ],
-)
+@pytest.mark.parametrize("name", ["english", "character", *NIGHTLY])
 def test_every_character_alone_and_between_letters(name: str) -> None:
     """All 1,112,064 characters of Unicode."""
     graph, tokenizer = GraphTokenizer(name), python_tokenizer(name)

@@ -1,7 +1,5 @@
 """An exported language model writes what `generate` writes for the same numbers, in plain TensorFlow."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import subprocess
@@ -47,9 +45,8 @@ json.dump([written, scores], sys.stdout)
 
 
 def decoding(temperature: float, top_k: int, top_p: float) -> Decoding:
-    return Decoding(
-        method="sample", temperature=temperature, top_k=top_k or None, top_p=top_p if top_p < 1 else None, n_best=1
-    )
+    limits = {"top_k": top_k or None, "top_p": top_p if top_p < 1 else None}
+    return Decoding(method="sample", temperature=temperature, n_best=1, **limits)
 
 
 @pytest.mark.slow
@@ -70,10 +67,7 @@ def test_texts_and_scores_are_those_of_the_run(
     job = {"folder": str(folder), "format": "text" if is_text else "tokens", "prompts": prompts, "scored": scored}
     job |= {"seeds": seeds, "limits": LIMITS, "tokens": TOKENS}
     command = [sys.executable, "-c", PLAIN_TENSORFLOW]
-    finished = subprocess.run(
-        command, input=json.dumps(job), text=True, stdout=subprocess.PIPE, check=True, cwd=tmp_path
-    )
-    written, scores = json.loads(finished.stdout)
+    written, scores = json.loads(subprocess.check_output(command, input=json.dumps(job), text=True, cwd=tmp_path))
     for (prompt, limits), texts in zip(itertools.product(prompts, LIMITS), written, strict=True):
         if is_text:
             expected = ["".join(generator.stream(prompt, TOKENS, decoding(*limits), seed)) for seed in seeds]

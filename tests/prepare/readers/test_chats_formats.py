@@ -1,9 +1,8 @@
 """Each format of chats, on small made-up exports in several languages: who wrote what when, and what is left out."""
 
-from __future__ import annotations
-
 import json
 import zipfile
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -16,21 +15,34 @@ from seq2seq_chat.prepare.readers.chats.formats import ME, ChatFormat, Message, 
 from seq2seq_chat.prepare.shards import Piece
 from seq2seq_chat.system.compressed import DamagedFile
 
-
-def read(path: Path, **options: Any) -> tuple[list[Message], dict[str, int], ChatFormat]:
-    """The messages of all exports in a file or archive, what is left out, and the format of the last one."""
-    messages: list[Message] = []
-    left_out: dict[str, int] = {}
-    for piece in combine_exports(None, expand_archive(path)):
-        export = Export(path.name, parts_of(piece), **options)
-        chat_format = find_format(export.start())
-        assert chat_format is not None
-        messages += export.messages(chat_format)
-        left_out |= export.left_out
-    return messages, left_out, chat_format
+Read = Callable[..., tuple[list[Message], dict[str, int], ChatFormat]]
 
 
-LRM, RLM, NNBSP = "\u200e", "\u200f", "\u202f"
+@pytest.fixture
+def read(tmp_path: Path) -> Read:
+    """``read(text)``: the messages of an export, what is left out, and the format; options are those of Export."""
+
+    def read_export(content: str | bytes, **options: Any) -> tuple[list[Message], dict[str, int], ChatFormat]:
+        path = tmp_path / "export"
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        (piece,) = combine_exports(None, expand_archive(path))
+        return read_piece(piece, **options)
+
+    return read_export
+
+
+def read_piece(piece: Piece, **options: Any) -> tuple[list[Message], dict[str, int], ChatFormat]:
+    export = Export("export", parts_of(piece), **options)
+    chat_format = find_format(export.start())
+    assert chat_format is not None
+    return list(export.messages(chat_format)), export.left_out, chat_format
+
+
+def said(messages: list[Message]) -> list[tuple[str, str]]:
+    return [(message.author, message.text) for message in messages]
+
+
+LRM = "\u200e"
 
 # The stamp of 9:05 on 13 March 2023 and of 21:30 on 14 March (the order of a date alone must not be ambiguous).
 WHATSAPP = {
@@ -81,22 +93,14 @@ WHATSAPP = {
 
 
 @pytest.mark.parametrize("locale", WHATSAPP)
-def test_whatsapp_dates(tmp_path: Path, locale: str, caplog: pytest.LogCaptureFixture) -> None:
-    path = tmp_path / "chat.txt"
+def test_whatsapp_dates(read: Read, locale: str, caplog: pytest.LogCaptureFixture) -> None:
     first, second = WHATSAPP[locale]
-    path.write_text(f"{first}Ada: Hi: you\nthere\n\n3 - 4\n{second}‎Ben Ö. 😂: Bye\n", newline="\r\n")
-    messages, left_out, chat_format = read(path)
-    assert [(message.author, message.text) for message in messages] == [
-        ("Ada", "Hi: you\nthere\n\n3 - 4"),
-        ("Ben Ö. 😂", "Bye"),
-    ]
-    assert [message.time and message.time.replace(second=0) for message in messages] == [
-        datetime(2023, 3, 13, 9, 5),
-        datetime(2023, 3, 14, 21, 30),
-    ]
-    assert not left_out
-    assert chat_format.name == "WhatsApp"
-    assert caplog.messages == []
+    text = f"{first}Ada: Hi: you\nthere\n\n3 - 4\n{second}‎Ben Ö. 😂: Bye\n"
+    messages, left_out, chat_format = read(text.replace("\n", "\r\n"))
+    assert said(messages) == [("Ada", "Hi: you\nthere\n\n3 - 4"), ("Ben Ö. 😂", "Bye")]
+    times = [message.time and message.time.replace(second=0) for message in messages]
+    assert times == [datetime(2023, 3, 13, 9, 5), datetime(2023, 3, 14, 21, 30)]
+    assert (left_out, chat_format.name, caplog.messages) == ({}, "WhatsApp", [])
 
 
 @pytest.mark.parametrize(
@@ -150,10 +154,8 @@ def test_whatsapp_dates(tmp_path: Path, locale: str, caplog: pytest.LogCaptureFi
     ],
 )
 @pytest.mark.parametrize("start", ["13.03.23, 09:05 - Ada: ", "[13.03.23, 09:05:07] Ada: "])
-def test_whatsapp_left_out(tmp_path: Path, start: str, text: str, expected: str) -> None:
-    path = tmp_path / "chat.txt"
-    path.write_text(f"{start}{text}\n{start}ok")
-    messages, left_out, _ = read(path)
+def test_whatsapp_left_out(read: Read, start: str, text: str, expected: str) -> None:
+    messages, left_out, _ = read(f"{start}{text}\n{start}ok")
     kept = [message.text for message in messages]
     is_reason = expected in ("media", "deleted", "system")
     assert (kept, left_out) == ((["ok"], {expected: 1}) if is_reason else ([expected, "ok"], {}))
@@ -172,13 +174,11 @@ def test_whatsapp_left_out(tmp_path: Path, start: str, text: str, expected: str)
         ("Ben added Eve", "system"),
     ],
 )
-def test_iphone_marks_what_whatsapp_wrote(tmp_path: Path, text: str, reason: str) -> None:
-    path = tmp_path / "_chat.txt"
-    path.write_text(
+def test_iphone_marks_what_whatsapp_wrote(read: Read, text: str, reason: str) -> None:
+    messages, left_out, _ = read(
         f"[13.03.23, 09:05:07] Ada: {LRM}{text}\n{LRM}[13.03.23, 09:06:07] Ada: menu {LRM}<attached: 0001-a.jpg>\n"
         f"{LRM}[13.03.23, 09:06:08] Ada: a.pdf • {LRM}2 pages {LRM}document omitted\n"
     )
-    messages, left_out, _ = read(path)
     assert [message.text for message in messages] == ["menu"]
     assert left_out == {reason: 1, "media": 2 if reason == "media" else 1}
 
@@ -194,8 +194,25 @@ def telegram(*messages: dict[str, Any], chat: int = 1) -> dict[str, Any]:
 
 
 ENTITIES = ["look: ", {"type": "link", "text": "https://a.example"}, " 😂"]
-DISCORD = {"type": "Default", "timestamp": "2023-03-13T09:05:00.123+00:00", "author": {"id": "7", "name": "ada"}}
-MANGLED = "Käse 😂".encode().decode("latin-1")
+
+
+def discord(content: str, **fields: Any) -> dict[str, Any]:
+    author = {"id": "7", "name": "ada"}
+    time = "2023-03-13T09:05:00.123+00:00"
+    return {"type": "Default", "timestamp": time, "author": author, "content": content, **fields}
+
+
+def messenger(content: str, **fields: Any) -> dict[str, Any]:
+    """A message as Facebook exports it: the bytes of UTF-8 as characters."""
+    mangled = content.encode().decode("latin-1")
+    return {"sender_name": "Ada", "timestamp_ms": 1678698300000, "content": mangled, **fields}
+
+
+MESSENGER_SYSTEM = [
+    *("Ada sent an attachment.", "Reacted X to your message ", "Hat mit X auf deine Nachricht reagiert"),
+    *("Curtiu uma mensagem", "Hai inviato un allegato.", "Ada님이 첨부 파일을 보냈습니다.", "Eve sent an attachment."),
+    "Eve's poll has multiple updates.",
+]
 
 EXPORTS: dict[str, tuple[str, list[tuple[str, str]], dict[str, int]]] = {
     "telegram": (
@@ -232,16 +249,11 @@ EXPORTS: dict[str, tuple[str, list[tuple[str, str]], dict[str, int]]] = {
                 "guild": {"id": "1", "name": "G"},
                 "channel": {"id": "2", "name": "general"},
                 "messages": [
-                    {**DISCORD, "content": "hi"},
-                    {**DISCORD, "content": "Pinned a message.", "type": "ChannelPinnedMessage"},
-                    {**DISCORD, "content": "beep", "author": {"id": "8", "name": "bot", "isBot": True}},
-                    {**DISCORD, "content": "", "attachments": [{}]},
-                    {
-                        **DISCORD,
-                        "content": "yo",
-                        "type": "Reply",
-                        "author": {"id": "9", "name": "b", "nickname": "Ben"},
-                    },
+                    discord("hi"),
+                    discord("Pinned a message.", type="ChannelPinnedMessage"),
+                    discord("beep", author={"id": "8", "name": "bot", "isBot": True}),
+                    discord("", attachments=[{}]),
+                    discord("yo", type="Reply", author={"id": "9", "name": "b", "nickname": "Ben"}),
                 ],
             }
         ),
@@ -260,46 +272,20 @@ EXPORTS: dict[str, tuple[str, list[tuple[str, str]], dict[str, int]]] = {
         {"media": 1},
     ),
     "discord_csv_semicolons": (
-        'AuthorID;Author;Date;Content\n1;Ada;13.03.2023 09:05;"hi; you"\n',
-        [("Ada", "hi; you")],
-        {},
+        *('AuthorID;Author;Date;Content\n1;Ada;13.03.2023 09:05;"hi; you"\n', [("Ada", "hi; you")], {}),
     ),
-    "discord_csv_us": (
-        "AuthorID,Author,Date,Content\n1,Ada,03/13/2023 9:05 AM,hi\n",
-        [("Ada", "hi")],
-        {},
-    ),
+    "discord_csv_us": ("AuthorID,Author,Date,Content\n1,Ada,03/13/2023 9:05 AM,hi\n", [("Ada", "hi")], {}),
     "messenger": (
         json.dumps(
             {
                 "participants": [{"name": "Ada"}, {"name": "J\u00c3\u00b6rg"}],
                 "messages": [
-                    {"sender_name": "Ada", "timestamp_ms": 1678698360000, "content": "second"},
-                    {"sender_name": "J\u00c3\u00b6rg", "timestamp_ms": 1678698300000, "content": MANGLED},
-                    {"sender_name": "Ada", "timestamp_ms": 1678698300000, "content": "Ada sent an attachment."},
+                    messenger("second", timestamp_ms=1678698360000),
+                    messenger("Käse 😂", sender_name="J\u00c3\u00b6rg"),
                     {"sender_name": "Ada", "timestamp_ms": 1678698300000, "photos": [{"uri": "a.jpg"}]},
-                    {"sender_name": "Ada", "timestamp_ms": 1678698300000, "content": "x", "is_unsent": True},
-                    {
-                        "sender_name": "Ada",
-                        "timestamp_ms": 1678698300000,
-                        "content": "Reacted X to your message ",
-                    },
-                    *(
-                        {
-                            "sender_name": "Ada",
-                            "timestamp_ms": 1678698300000,
-                            "content": text.encode().decode("latin-1"),
-                        }
-                        for text in (
-                            "Hat mit X auf deine Nachricht reagiert",
-                            "Curtiu uma mensagem",
-                            "Hai inviato un allegato.",
-                            "Ada님이 첨부 파일을 보냈습니다.",
-                            "Eve sent an attachment.",
-                            "Eve's poll has multiple updates.",
-                        )
-                    ),
-                    {"sender_name": "Ada", "timestamp_ms": 1678698300000, "content": "You left the door open."},
+                    messenger("x", is_unsent=True),
+                    *map(messenger, MESSENGER_SYSTEM),
+                    messenger("You left the door open."),
                 ],
                 "title": "J\u00c3\u00b6rg",
             }
@@ -492,27 +478,21 @@ EXPORTS: dict[str, tuple[str, list[tuple[str, str]], dict[str, int]]] = {
 
 
 @pytest.mark.parametrize("name", EXPORTS)
-def test_messages(tmp_path: Path, name: str) -> None:
-    path = tmp_path / "export"
+def test_messages(read: Read, name: str) -> None:
     text, expected, expected_left_out = EXPORTS[name]
-    path.write_text(text, encoding="utf-8")
-    messages, left_out, chat_format = read(path)
-    assert [(message.author, message.text) for message in messages] == expected
-    assert left_out == expected_left_out
+    messages, left_out, chat_format = read(text)
+    assert (said(messages), left_out) == (expected, expected_left_out)
     assert chat_format.name.split()[0].rstrip(",").lower() == name.split("_", maxsplit=1)[0]
     if not name.startswith("messenger"):
-        assert {message.time and message.time.replace(second=0, microsecond=0) for message in messages} == {
-            datetime(2023, 3, 13, 9, 5)
-        }
+        times = {message.time and message.time.replace(second=0, microsecond=0) for message in messages}
+        assert times == {datetime(2023, 3, 13, 9, 5)}
 
 
 @pytest.mark.parametrize("name", ["telegram", "discord_json", "messenger", "sms", "signal_export"])
-def test_an_export_that_ends_early_is_damaged(tmp_path: Path, name: str) -> None:
-    path = tmp_path / "export"
+def test_an_export_that_ends_early_is_damaged(read: Read, name: str) -> None:
     data = EXPORTS[name][0].encode()
-    path.write_bytes(data[: len(data) * 4 // 5])
     with pytest.raises(DamagedFile):
-        read(path)
+        read(data[: len(data) * 4 // 5])
 
 
 @pytest.mark.parametrize(
@@ -531,32 +511,29 @@ def test_an_export_that_ends_early_is_damaged(tmp_path: Path, name: str) -> None
         EXPORTS["kakaotalk_windows_ja"][0] + "----- 9999999999 -----\n[Ada] [9:05 AM] yo\n",
     ],
 )
-def test_an_invalid_time_is_unknown(tmp_path: Path, text: str) -> None:
-    (tmp_path / "export").write_text(text, encoding="utf-8")
-    last = read(tmp_path / "export")[0][-1]
+def test_an_invalid_time_is_unknown(read: Read, text: str) -> None:
+    last = read(text)[0][-1]
     assert (last.author, last.text, last.time) == ("Ada", "yo", None)
 
 
-def test_damaged_utf_16(tmp_path: Path) -> None:
+def test_damaged_utf_16(read: Read) -> None:
     """Half of an emoji, and half of a character at the end."""
     text = "13.03.23, 09:05 - Ada: a?b\n13.03.23, 09:05 - Ben: c\n"
-    (tmp_path / "chat.txt").write_bytes(text.encode("utf-16").replace(b"?\0", b"\x3d\xd8") + b"\n")
-    assert [message.text for message in read(tmp_path / "chat.txt")[0]] == ["a\ufffdb", "c\n\ufffd"]
+    messages, _, _ = read(text.encode("utf-16").replace(b"?\0", b"\x3d\xd8") + b"\n")
+    assert [message.text for message in messages] == ["a\ufffdb", "c\n\ufffd"]
 
 
-def test_a_cue_after_millions_of_hours_is_no_cue(tmp_path: Path) -> None:
-    (tmp_path / "a.srt").write_text("00:00:01,000 --> 00:00:02,000\nHi.\n\n99999999:00:00,000 --> 1:00:00,000\n")
-    assert read(tmp_path / "a.srt")[0][0].text == "Hi."
+def test_a_cue_after_millions_of_hours_is_no_cue(read: Read) -> None:
+    messages, _, _ = read("00:00:01,000 --> 00:00:02,000\nHi.\n\n99999999:00:00,000 --> 1:00:00,000\n")
+    assert messages[0].text == "Hi."
 
 
 def test_many_blank_lines_are_no_format() -> None:
     assert find_format("\n" * (1 << 16)) is None  # in an instant
 
 
-def test_people_of_one_name_and_mixed_chats(tmp_path: Path) -> None:
-    path = tmp_path / "result.json"
-    path.write_text(json.dumps(telegram({"text": "a"}, {"text": "b", "from_id": "user2"})))
-    messages, _, _ = read(path)
+def test_people_of_one_name_and_mixed_chats(read: Read) -> None:
+    messages, _, _ = read(json.dumps(telegram({"text": "a"}, {"text": "b", "from_id": "user2"})))
     assert messages[0].author == messages[1].author
     assert messages[0].author_id != messages[1].author_id
 
@@ -566,28 +543,22 @@ def slack_files() -> dict[str, str]:
         return {"type": "message", "user": "U1", "ts": f"{ts:.6f}", "text": text, **fields}
 
     first = 1678698300.0
-    return {
-        "users.json": json.dumps(
-            [{"id": "U1", "name": "ada", "profile": {"display_name": "Ada", "real_name": "Ada L"}}]
-        ),
-        "general/2023-03-14.json": json.dumps([message(first + 86400, "later &amp; <https://a.example|this>")]),
-        "general/2023-03-13.json": json.dumps(
-            [
-                message(first + 9, "re", thread_ts=f"{first:.6f}", user="U2"),
-                message(first, "hi <@U1> in <#C1|random> <!here>", thread_ts=f"{first:.6f}"),
-                message(first + 1, "<@U1> has joined", subtype="channel_join"),
-                message(first + 2, "beep", subtype="bot_message"),
-                message(first + 3, "", files=[{}]),
-                message(
-                    first + 4,
-                    "",
-                    blocks=[{"elements": [{"type": "text", "text": "to "}, {"type": "user", "user_id": "U1"}]}],
-                ),
-                message(first + 5, "beep", bot_id="B1", bot_profile={"name": "beep"}),
-                message(first + 6, "<!channel|channel> <!subteam^S1|@team> <!date^1^{date}|Monday>"),
-            ]
-        ),
+    elements = [{"type": "text", "text": "to "}, {"type": "user", "user_id": "U1"}]
+    files = {
+        "users.json": [{"id": "U1", "name": "ada", "profile": {"display_name": "Ada", "real_name": "Ada L"}}],
+        "general/2023-03-14.json": [message(first + 86400, "later &amp; <https://a.example|this>")],
+        "general/2023-03-13.json": [
+            message(first + 9, "re", thread_ts=f"{first:.6f}", user="U2"),
+            message(first, "hi <@U1> in <#C1|random> <!here>", thread_ts=f"{first:.6f}"),
+            message(first + 1, "<@U1> has joined", subtype="channel_join"),
+            message(first + 2, "beep", subtype="bot_message"),
+            message(first + 3, "", files=[{}]),
+            message(first + 4, "", blocks=[{"elements": elements}]),
+            message(first + 5, "beep", bot_id="B1", bot_profile={"name": "beep"}),
+            message(first + 6, "<!channel|channel> <!subteam^S1|@team> <!date^1^{date}|Monday>"),
+        ],
     }
+    return {name: json.dumps(content) for name, content in files.items()}
 
 
 @pytest.mark.parametrize("packed", [False, True])
@@ -602,10 +573,7 @@ def test_slack(tmp_path: Path, packed: bool) -> None:
             paths.append(tmp_path / name)
     pieces = expand_archive(archive) if packed else [Piece(path, 1) for path in paths if path.parent != tmp_path]
     (piece,) = combine_exports(None, pieces)
-    export = Export("", parts_of(piece))
-    chat_format = find_format(export.start())
-    assert chat_format is not None
-    messages = list(export.messages(chat_format))
+    messages, left_out, _ = read_piece(piece)
     assert [(message.author, message.text, bool(message.chat)) for message in messages] == [
         ("Ada", "hi @Ada in #random @here", True),
         ("Ada", "to @Ada", False),
@@ -613,56 +581,38 @@ def test_slack(tmp_path: Path, packed: bool) -> None:
         ("U2", "re", True),
         ("Ada", "later & this", False),
     ]
-    assert export.left_out == {"system": 1, "bots": 2, "media": 1}
+    assert left_out == {"system": 1, "bots": 2, "media": 1}
 
 
-def test_transcripts(tmp_path: Path) -> None:
-    path = tmp_path / "play.txt"
-    path.write_text("Ada: Hi: you\nthere\nBen (whispering): Yo\n\nAda: New\nBen: One\n---\nAda: Last\n")
-    messages, _, _ = read(path)
-    assert [(message.author, message.text, message.chat) for message in messages] == [
-        ("Ada", "Hi: you there", "0"),
-        ("Ben", "Yo", "0"),
-        ("Ada", "New", "1"),
-        ("Ben", "One", "1"),
-        ("Ada", "Last", "2"),
-    ]
-    path.write_text("Ada: a\n\nBen: b\n\nAda: c\n\n")  # blank lines that are only style
-    assert {message.chat for message in read(path)[0]} == {"0"}
+def test_transcripts(read: Read) -> None:
+    messages, _, _ = read("Ada: Hi: you\nthere\nBen (whispering): Yo\n\nAda: New\nBen: One\n---\nAda: Last\n")
+    assert said(messages) == [("Ada", "Hi: you there"), ("Ben", "Yo"), ("Ada", "New"), ("Ben", "One"), ("Ada", "Last")]
+    assert [message.chat for message in messages] == ["0", "0", "1", "1", "2"]
+    messages, _, _ = read("Ada: a\n\nBen: b\n\nAda: c\n\n")  # blank lines that are only style
+    assert {message.chat for message in messages} == {"0"}
 
 
-@pytest.mark.parametrize(
-    "turn",
-    [
-        "{}：{}",
-        "{} : {}",
-        "{}:\t{}",
-        "**{}:** {}",
-        "**{}**: {}",
-        "- {}: {}",
-        "[09:05] {}: {}",
-        "09:05:07 {}: {}",
-        "{} (aside): {}",
-    ],
-)
-def test_ways_to_write_a_script(tmp_path: Path, turn: str) -> None:
-    path = tmp_path / "play.txt"
+TURNS = [
+    *("{}：{}", "{} : {}", "{}:\t{}", "**{}:** {}", "**{}**: {}", "- {}: {}", "[09:05] {}: {}", "09:05:07 {}: {}"),
+    "{} (aside): {}",
+]
+
+
+@pytest.mark.parametrize("turn", TURNS)
+def test_ways_to_write_a_script(read: Read, turn: str) -> None:
     turns = [("Ada", "Hi: you"), ("Dr. Ö", "https://a.example"), ("Ada", "*no*")]
-    path.write_text("\n".join(turn.format(*words) for words in turns) + "\n(They leave.)\n[Music]\n")
-    messages, left_out, _ = read(path)
-    assert [(message.author, message.text) for message in messages] == turns
-    assert left_out == {"stage directions": 2}
+    text = "\n".join(turn.format(*words) for words in turns) + "\n(They leave.)\n[Music]\n"
+    messages, left_out, _ = read(text)
+    assert (said(messages), left_out) == (turns, {"stage directions": 2})
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "cp1252"])
-def test_subtitles(tmp_path: Path, encoding: str) -> None:
-    path = tmp_path / "film.srt"
+def test_subtitles(read: Read, encoding: str) -> None:
     text = (
         "1\n00:00:01,000 --> 00:00:02,000\n<i>Où est</i>\n\n2\n00:00:02,500 --> 00:00:03,000\nle café ?\n\n"
         "3\n00:00:04,000 --> 00:00:05,000\n- Là.\n- Merci.\n\n4\n00:00:06,000 --> 00:00:07,000\n[music]\n"
     )
-    path.write_bytes(text.replace("\n", "\r\n").encode(encoding))
-    messages, left_out, _ = read(path)
+    messages, left_out, _ = read(text.replace("\n", "\r\n").encode(encoding))
     assert [message.text for message in messages] == ["Où est", "le café ?", "Là.", "Merci."]
     speakers = [message.author_id for message in messages]
     assert speakers[0] == speakers[1] and len(set(speakers)) == 3
@@ -689,26 +639,21 @@ def test_subtitles(tmp_path: Path, encoding: str) -> None:
         ("♪ la\nla ♪", []),
     ],
 )
-def test_subtitle_cues(tmp_path: Path, cue: str, expected: list[tuple[str, str]]) -> None:
-    path = tmp_path / "film.srt"
-    path.write_text(f"1\n00:00:01,000 --> 00:00:02,000\n{cue}\n")
-    messages, left_out, _ = read(path)
-    assert [(message.author, message.text) for message in messages] == expected
-    assert left_out == ({} if expected else {"sounds": 1})
+def test_subtitle_cues(read: Read, cue: str, expected: list[tuple[str, str]]) -> None:
+    messages, left_out, _ = read(f"1\n00:00:01,000 --> 00:00:02,000\n{cue}\n")
+    assert (said(messages), left_out) == (expected, {} if expected else {"sounds": 1})
 
 
-def test_names_of_a_meeting(tmp_path: Path) -> None:
-    path = tmp_path / "meeting.vtt"
+def test_names_of_a_meeting(read: Read) -> None:
     turns = [("Ada van der Berg", "Hi: all."), ("ben", "Yo."), ("", "Bye.")]
     cues = (f"00:0{i}.000 --> 00:0{i}.900\n{f'{name}: ' if name else ''}{text}" for i, (name, text) in enumerate(turns))
-    path.write_text("WEBVTT\n\n" + "\n\n".join(cues), newline="\r\n")
-    assert [(message.author, message.text) for message in read(path)[0]] == turns
+    text = "\n\n".join(["WEBVTT", *cues]).replace("\n", "\r\n")
+    assert said(read(text)[0]) == turns
 
 
-def test_voices_of_webvtt(tmp_path: Path) -> None:
-    path = tmp_path / "talk.vtt"
-    path.write_text("WEBVTT\n\n00:01.000 --> 00:02.000\n<v Ada>Hi\nyou</v>\n\n00:02.000 --> 00:03.000\n<v Ben L>Yo</v>")
-    assert [(message.author, message.text) for message in read(path)[0]] == [("Ada", "Hi you"), ("Ben L", "Yo")]
+def test_voices_of_webvtt(read: Read) -> None:
+    text = "WEBVTT\n\n00:01.000 --> 00:02.000\n<v Ada>Hi\nyou</v>\n\n00:02.000 --> 00:03.000\n<v Ben L>Yo</v>"
+    assert said(read(text)[0]) == [("Ada", "Hi you"), ("Ben L", "Yo")]
 
 
 def whatsapp(*dates: str) -> str:
@@ -726,50 +671,37 @@ def whatsapp(*dates: str) -> str:
         (["3/4/23"], datetime(2023, 4, 3, 9, 5)),  # only one day: nothing depends on it
     ],
 )
-def test_the_whole_file_decides_the_order_of_dates(tmp_path: Path, dates: list[str], last: datetime) -> None:
-    path = tmp_path / "chat.txt"
-    path.write_text(whatsapp(*dates))
-    assert read(path)[0][-1].time == last
+def test_the_whole_file_decides_the_order_of_dates(read: Read, dates: list[str], last: datetime) -> None:
+    assert read(whatsapp(*dates))[0][-1].time == last
 
 
-def test_midnight_as_24(tmp_path: Path) -> None:
-    path = tmp_path / "chat.txt"
-    path.write_text("13.03.23, 24:05 - Ada: a\n13.03.23, 09:05 - Ada: b\n")
-    assert [message.time for message in read(path)[0]] == [datetime(2023, 3, 13, 0, 5), datetime(2023, 3, 13, 9, 5)]
+def test_midnight_as_24(read: Read) -> None:
+    messages, _, _ = read("13.03.23, 24:05 - Ada: a\n13.03.23, 09:05 - Ada: b\n")
+    assert [message.time for message in messages] == [datetime(2023, 3, 13, 0, 5), datetime(2023, 3, 13, 9, 5)]
 
 
-def test_ambiguous_dates(tmp_path: Path) -> None:
-    path = tmp_path / "chat.txt"
-    path.write_text(whatsapp("3/4/23", "3/5/23", "3/6/23"))
+def test_ambiguous_dates(read: Read) -> None:
+    text = whatsapp("3/4/23", "3/5/23", "3/6/23")
     with pytest.raises(CorpusError, match="--date-order"):
-        read(path)
-    assert read(path, date_order="mdy")[0][-1].time == datetime(2023, 3, 6, 9, 5)
+        read(text)
+    assert read(text, date_order="mdy")[0][-1].time == datetime(2023, 3, 6, 9, 5)
 
 
-def test_unknown_words_for_the_halves_of_the_day_are_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    path = tmp_path / "chat.txt"
-    path.write_text("13/3/2023 9:05 xq - Ada: a\n14/3/2023 9:05 yq - Ada: b\n")
-    assert len(read(path)[0]) == 2
+def test_unknown_words_for_the_halves_of_the_day_are_named(read: Read, caplog: pytest.LogCaptureFixture) -> None:
+    assert len(read("13/3/2023 9:05 xq - Ada: a\n14/3/2023 9:05 yq - Ada: b\n")[0]) == 2
     assert "times such as “13/3/2023 9:05 xq” may be before or after noon" in caplog.text
     caplog.clear()
-    path.write_text("13/3/2023 9:05 ч. - Ada: a\n14/3/2023 9:05 ч. - Ada: b\n")
-    assert len(read(path)[0]) == 2
+    assert len(read("13/3/2023 9:05 ч. - Ada: a\n14/3/2023 9:05 ч. - Ada: b\n")[0]) == 2
     assert caplog.messages == []
 
 
-def test_names_with_colons_and_changed_subjects(tmp_path: Path) -> None:
-    path = tmp_path / "chat.txt"
+def test_names_with_colons_and_changed_subjects(read: Read) -> None:
     start = "13.03.23, 09:05 - "
-    path.write_text(
+    messages, left_out, _ = read(
         f'{start}You changed the subject to "A: B"\n'
         + f"{start}Ada: work: x: y\n" * 3
         + f"{start}Ben added Ada: work\n{start}Benがグループ名を「A: B」に変更しました\n"
         + f"{start}שרה{LRM}: a\n{start}Ben: b: c\n"
     )
-    messages, left_out, _ = read(path)
-    assert [(message.author, message.text) for message in messages] == [
-        *[("Ada: work", "x: y")] * 3,
-        ("שרה", "a"),
-        ("Ben", "b: c"),
-    ]
+    assert said(messages) == [*[("Ada: work", "x: y")] * 3, ("שרה", "a"), ("Ben", "b: c")]
     assert left_out == {"system": 3}

@@ -15,6 +15,16 @@ from tests.conftest import Cli
 from tests.prepare.raw import dump
 
 
+def write(path: Path, *comments: object) -> Path:
+    path.write_text("".join(json.dumps(comment) + "\n" for comment in comments))
+    return path
+
+
+def reply(name: str, parent: str, body: str, **fields: object) -> dict[str, object]:
+    """A comment in the submission t3_x."""
+    return {"id": name, "link_id": "t3_x", "parent_id": parent, "subreddit": "s", "body": body, **fields}
+
+
 def test_incomplete_files_are_reported_first(months: Path, tmp_path: Path) -> None:
     first, last = months / "RC_2010-01", months / "RC_2010-03.gz"
     first.write_text(first.read_text() + "{broken}\n" * 300)
@@ -30,27 +40,18 @@ def test_subreddit_names_with_several_encodings(months: Path, tmp_path: Path) ->
     lines = [json.loads(line) for line in (months / "RC_2010-01").read_text().splitlines()]
     text = "".join(json.dumps(line | {"subreddit": "café/1"}).replace("/", "\\/") + "\n" for line in lines)
     (tmp_path / "RC_2010-01").write_text(text)
-    statistics = [
-        prepare(
-            PrepareSettings("reddit", reader=RedditSettings(subreddits=names), split=(1, 0, 0)),
-            [path],
-            tmp_path / f"out{number}",
-        )
-        for number, (path, names) in enumerate(
-            [(months / "RC_2010-01", ()), (tmp_path / "RC_2010-01", ("café/1",)), (tmp_path / "RC_2010-01", ())]
-        )
-    ]
+    plain, renamed, statistics = months / "RC_2010-01", tmp_path / "RC_2010-01", []
+    for number, (path, names) in enumerate([(plain, ()), (renamed, ("café/1",)), (renamed, ())]):
+        settings = PrepareSettings("reddit", reader=RedditSettings(subreddits=names), split=(1, 0, 0))
+        statistics.append(prepare(settings, [path], tmp_path / f"out{number}"))
     assert statistics[0]["total"] == statistics[1]["total"] == statistics[2]["total"]
     assert (tmp_path / "out0" / "train.txt").read_bytes() == (tmp_path / "out1" / "train.txt").read_bytes()
 
 
 def test_time_overflow_is_damage(tmp_path: Path) -> None:
-    comments = [
-        {"id": "a", "link_id": "t3_x", "parent_id": "t3_x", "subreddit": "s", "body": "hello", "created_utc": 1},
-        {"id": "b", "link_id": "t3_x", "parent_id": "t1_a", "subreddit": "s", "body": "you", "created_utc": 2},
-        {"id": "c", "link_id": "t3_x", "parent_id": "t1_a", "subreddit": "s", "body": "no", "created_utc": 10**400},
-    ]
-    (tmp_path / "RC_2011-01").write_text("".join(json.dumps(comment) + "\n" for comment in comments))
+    times = {"hello": 1, "you": 2, "no": 10**400}
+    comments = [reply(body[0], "t1_h" if body != "hello" else "t3_x", body, created_utc=t) for body, t in times.items()]
+    write(tmp_path / "RC_2011-01", *comments)
     statistics = prepare(PrepareSettings("reddit", vocabulary_size=50, max_bad=50), [tmp_path], tmp_path / "out")
     assert (statistics["reading"]["damaged"], statistics["total"]["utterances"]) == (1, 2)
 
@@ -58,14 +59,10 @@ def test_time_overflow_is_damage(tmp_path: Path) -> None:
 def test_words_are_counted_in_the_comment_as_it_is_written(tmp_path: Path) -> None:
     """Neither marks, which become tokens, nor words that the tokenizer removes change the number of words."""
     bodies = ["one, two! three?", "don't\n\nsay  #this", "it's l'été \u2026 now", "a b c d"]
-    comments = [
-        {"id": f"c{n}", "link_id": "t3_x", "parent_id": f"t1_c{n - 1}" if n else "t3_x", "subreddit": "s", "body": body}
-        for n, body in enumerate(bodies)
-    ]
-    (tmp_path / "RC_2011-01").write_text("".join(json.dumps(comment) + "\n" for comment in comments))
-    settings = PrepareSettings(
-        "reddit", RedditSettings(max_words=3), split=(1, 0, 0), tokenizer=TokenizerSettings("thesis")
-    )
+    comments = (reply(f"c{n}", f"t1_c{n - 1}" if n else "t3_x", body) for n, body in enumerate(bodies))
+    write(tmp_path / "RC_2011-01", *comments)
+    reader, tokenizer = RedditSettings(max_words=3), TokenizerSettings("thesis")
+    settings = PrepareSettings("reddit", reader, split=(1, 0, 0), tokenizer=tokenizer)
     prepare(settings, [tmp_path], tmp_path / "out")
     *texts, _ = (tmp_path / "out" / "train.txt").read_text().splitlines()
     assert texts == ["one , two ! three ?", "say"]
@@ -79,9 +76,8 @@ def test_dumps_of_years(cli: Cli, tmp_path: Path) -> None:
         found = find_inputs("reddit", [tmp_path / name for name in names], RedditSettings(years=years))
         assert [(file.file, file.path.name) for file in found] == list(enumerate(names[n] for n in expected))
     command = ("prepare", "reddit", tmp_path, "--output", tmp_path / "out", "--year")
-    assert cli(*command, "2005", "--year", "2006-2008").error_message.startswith(
-        "There is no dump of 2007 in the inputs"
-    )
+    message = cli(*command, "2005", "--year", "2006-2008").error_message
+    assert message.startswith("There is no dump of 2007 in the inputs")
     for wrong in ("2008-2006", "06"):
         assert f"{wrong} is neither a year nor a range of years" in cli(*command, wrong).err
     assert not (tmp_path / "out").exists()
@@ -106,12 +102,8 @@ def test_dumps_of_years(cli: Cli, tmp_path: Path) -> None:
     ],
 )
 def test_bodies_of_today(tmp_path: Path, body: str, text: str | None) -> None:
-    comments = [
-        {"id": "a", "link_id": "t3_x", "parent_id": "t3_x", "subreddit": "s", "body": "hello"},
-        {"id": "b", "link_id": "t3_x", "parent_id": "t1_a", "subreddit": "s", "body": body},
-        {"id": "c", "link_id": "t3_x", "parent_id": "t1_a", "subreddit": "s", "body": "the end"},
-    ]
-    (tmp_path / "films_comments.zst").write_text("".join(json.dumps(comment) + "\n" for comment in comments))
+    comments = reply("a", "t3_x", "hello"), reply("b", "t1_a", body), reply("c", "t1_a", "the end")
+    write(tmp_path / "films_comments.zst", *comments)
     settings = PrepareSettings("reddit", tokenizer=TokenizerSettings("whitespace"))
     prepare(settings, [tmp_path], tmp_path / "out")
     lines = (tmp_path / "out" / "train.txt").read_text().splitlines()
@@ -119,8 +111,7 @@ def test_bodies_of_today(tmp_path: Path, body: str, text: str | None) -> None:
 
 
 def test_other_subreddits_are_named(tmp_path: Path) -> None:
-    names = ["b", "a", "b", ["c"], None]
-    (tmp_path / "RC_2023-01").write_text("".join(json.dumps({"subreddit": name}) + "\n" for name in names))
+    write(tmp_path / "RC_2023-01", *({"subreddit": name} for name in ("b", "a", "b", ["c"], None)))
     with pytest.raises(CorpusError, match=r"0 of 5 comments are in subreddit s\. .* there is b: 2, a: 1\."):
         prepare(PrepareSettings("reddit", RedditSettings(("s",))), [tmp_path], tmp_path / "out")
 
@@ -132,8 +123,7 @@ def test_numbers_as_ids_submissions_and_bots(tmp_path: Path) -> None:
         {"id": "a0", "link_id": "t3_x", "parent_id": 33, "subreddit": "S", "body": "hello", "author": "Abbot"},
         {"id": 361, "link_id": 33, "parent_id": 360, "subreddit": "s", "body": "you", "author": "MirrorBot"},
     ]
-    dump = tmp_path / "RC_2023-01"
-    dump.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    dump = write(tmp_path / "RC_2023-01", *lines)
     with pytest.raises(CorpusError, match=r"1 comment \(by bots, such as “you”\)"):
         prepare(PrepareSettings("reddit", RedditSettings(("s",))), [dump], tmp_path / "out")
     statistics = prepare(PrepareSettings("reddit", RedditSettings(("s",), keep_bots=True)), [dump], tmp_path / "out")

@@ -1,7 +1,5 @@
 """Pairs in tables, translation memories and archives as programs save them, read as they are."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import json

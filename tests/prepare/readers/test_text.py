@@ -1,9 +1,7 @@
 """The readers of text corpora, on valid files, damaged ones, some that are something else, and the real DailyDialog."""
 
-import bz2
 import gzip
 import json
-import lzma
 import os
 import re
 from collections.abc import Callable
@@ -12,7 +10,6 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-import zstandard
 
 from seq2seq_chat.data.corpus_file import CorpusError
 from seq2seq_chat.prepare.pipeline import find_inputs, plan_tasks, prepare
@@ -22,6 +19,7 @@ from seq2seq_chat.prepare.settings import PrepareSettings
 from seq2seq_chat.prepare.shards import TaskReport
 from seq2seq_chat.prepare.workers import read_tasks
 from tests.conftest import Cli, run_command
+from tests.prepare.raw import PACKERS
 
 Write = Callable[..., Path]
 Read = Callable[..., tuple[list[list[str]], TaskReport]]
@@ -37,28 +35,19 @@ def read(tmp_path: Path) -> Read:
         (task,) = plan_tasks(corpus, find_corpus(corpus).settings(**settings), find_inputs(corpus, paths))
         (report,) = read_tasks([task], shards, 1)
         rows = pq.read_table(shards / task.key() / "rows.parquet").to_pylist()
-        files = groupby(rows, key=lambda row: row["file"])
-        assert all(
-            [row["position"] for row in group] == list(range(len(group))) for group in (list(g) for _, g in files)
-        )
+        for _, group in groupby(rows, key=lambda row: row["file"]):
+            positions = [row["position"] for row in group]
+            assert positions == list(range(len(positions)))
         grouped = groupby(rows, key=lambda row: (row["file"], row["conversation"]))
         keyed = [(key, [row["text"] for row in group]) for key, group in grouped]
-        for piece in report.pieces:
-            assert [key for key, _ in keyed if key[0] == piece.file] == [
-                (piece.file, n) for n in range(piece.conversations)
-            ]
+        numbered = [(piece.file, n) for piece in report.pieces for n in range(piece.conversations)]
+        assert [key for key, _ in keyed] == numbered
         return [texts for _, texts in keyed], report
 
     return reader
 
 
-COMPRESSORS = [
-    bytes,
-    gzip.compress,
-    bz2.compress,
-    lzma.compress,
-    zstandard.ZstdCompressor(write_checksum=True).compress,
-]
+COMPRESSORS = list(PACKERS.values())
 
 
 @pytest.mark.parametrize("corpus", ["lines", "tweets", "text"])
@@ -225,11 +214,9 @@ def test_damaged_compressed_file_is_read_up_to_the_damage(
 ) -> None:
     first, second = (compress("".join(f"w{n} __eou__\n" for n in range(k, k + 500)).encode()) for k in (0, 500))
     middle = len(second) // 2
-    broken = (
-        second[:middle] if damage == "cut" else second[:middle] + bytes([second[middle] ^ 255]) + second[middle + 1 :]
-    )
+    rest = b"" if damage == "cut" else bytes([second[middle] ^ 255]) + second[middle + 1 :]
     path = tmp_path / "dialogues.txt.compressed"
-    path.write_bytes(first + broken)
+    path.write_bytes(first + second[:middle] + rest)
     conversations, report = read("dailydialog", path)
     assert len(conversations) >= 500
     assert conversations[:500] == [[f"w{n}"] for n in range(500)]

@@ -3,9 +3,7 @@
 import itertools
 import json
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,7 +12,6 @@ from seq2seq_chat.report.evaluation_chapter import votes
 from seq2seq_chat.report.measure import Report, ReportOptions, RunMeasurements
 from seq2seq_chat.report.page import Chapter
 from seq2seq_chat.report.votes.evaluation import (
-    Choice,
     Column,
     Evaluation,
     StoredReply,
@@ -126,16 +123,15 @@ def test_a_crash_loses_at_most_the_last_vote(evaluation: Evaluation) -> None:
     file.write_bytes(content[:-1])  # complete but for the line end
     new = evaluation.add_vote("ben", 9, "both_good")
     assert evaluation.votes() == [*votes, new]
+
+
+def test_settings_that_cannot_be_read(evaluation: Evaluation) -> None:
     settings = evaluation.path / "evaluation.json"
-    settings.write_text('{"columns": []}', encoding="utf-8")
-    with pytest.raises(UserError, match="damaged"):
-        _ = Evaluation(evaluation.path).settings
-    settings.unlink()
-    with pytest.raises(UserError, match="does not exist"):
-        _ = Evaluation(evaluation.path).settings
-    settings.mkdir()
-    with pytest.raises(UserError, match="is a folder"):
-        _ = Evaluation(evaluation.path).settings
+    damage = lambda: settings.write_text('{"columns": []}', encoding="utf-8")  # noqa: E731
+    for change, message in ((damage, "damaged"), (settings.unlink, "does not exist"), (settings.mkdir, "is a folder")):
+        change()
+        with pytest.raises(UserError, match=message):
+            _ = Evaluation(evaluation.path).settings
 
 
 @pytest.mark.parametrize(
@@ -154,12 +150,12 @@ def test_names_of_decoding_settings(settings: dict[str, object], text: str) -> N
 PREFERENCES = ["first"] * 12 + ["second"] * 3 + ["both_good"] * 2 + ["both_bad"]
 
 
-def test_comparison_with_votes(cli: Cli, run_copy: Path, tmp_path: Path, write_votes: Callable[..., Any]) -> None:
+def test_comparison_with_votes(cli: Cli, run_copy: Path, tmp_path: Path) -> None:
     results = run_copy.parent
     compare = ("experiments", "compare", run_copy.name, "--results", results)
     assert "no votes" in cli(*compare, "--votes").error_message
     assert "strength" not in cli(*compare).out
-    write_votes(results, run_copy.name, PREFERENCES)
+    write_votes(results, run_copy.name)
     result = cli(*compare, "--votes", "--json", tmp_path / "votes.json")
     assert result.status == 0, result
     table, _, _ = result.out.partition("the left side won ")  # by chance in as many cases
@@ -175,13 +171,13 @@ def test_comparison_with_votes(cli: Cli, run_copy: Path, tmp_path: Path, write_v
     assert best["system"]["step"] == 10 and best["value"] == -other["value"] > 0
 
 
-def test_chapter_of_a_report(run_copy: Path, tmp_path: Path, write_votes: Callable[..., Any]) -> None:
+def test_chapter_of_a_report(run_copy: Path, tmp_path: Path) -> None:
     run = Run(run_copy)
     report = Report([RunMeasurements(run, "tiny", Decoding())], ReportOptions(), None, print)
     before, after = Chapter("before", tmp_path), Chapter("after", tmp_path)
     votes(before, report)
     assert "Nobody has voted" in str(before.blocks)
-    write_votes(run_copy.parent, run.name, PREFERENCES)
+    write_votes(run_copy.parent, run.name)
     votes(after, report)
     pairs, strengths, *sentences = after.blocks
     assert pairs.rows[0][2:7] == ["12", "3", "2", "1", "80.0 %"]  # type: ignore[union-attr]
@@ -189,27 +185,14 @@ def test_chapter_of_a_report(run_copy: Path, tmp_path: Path, write_votes: Callab
     assert len(sentences) == 3
 
 
-WriteVotes = Callable[..., Evaluation]
-
-
-@pytest.fixture
-def write_votes() -> WriteVotes:
-    """``write_votes(results, run, ["left", "both_bad"])``: votes of a judge on two snapshots of a run.
-
-    The replies of the first one are on the left for "left", whatever side it had.
-    """
-
-    def write(results: Path, run: str, preferences: list[str], judge: str = "anna") -> Evaluation:
-        columns = [Column(run=run, snapshot="10"), Column(run=run, snapshot="20")]
-        evaluation = create_evaluation(results, "test", columns, [f"question {n}" for n in range(len(preferences))])
-        for index, preference in enumerate(preferences):
-            for column, step in enumerate((10, 20)):
-                prompt = evaluation.items[index].prompt
-                evaluation.add_reply(StoredReply(prompt=prompt, column=column, text=str(column), step=step))
-            sides = evaluation.sides(index, judge)
-            by_name: dict[str, Choice] = {"first": "left", "second": "right"} if sides == (0, 1) else {}
-            by_name = by_name or {"first": "right", "second": "left"}
-            evaluation.add_vote(judge, index, by_name.get(preference, preference))  # type: ignore[arg-type]
-        return evaluation
-
-    return write
+def write_votes(results: Path, run: str) -> None:
+    """Votes of anna on two snapshots of a run: of each preference as many as in PREFERENCES."""
+    columns = [Column(run=run, snapshot="10"), Column(run=run, snapshot="20")]
+    evaluation = create_evaluation(results, "test", columns, [f"question {n}" for n in range(len(PREFERENCES))])
+    for index, preference in enumerate(PREFERENCES):
+        for column, step in enumerate((10, 20)):
+            prompt = evaluation.items[index].prompt
+            evaluation.add_reply(StoredReply(prompt=prompt, column=column, text=str(column), step=step))
+        first, second = ("left", "right") if evaluation.sides(index, "anna") == (0, 1) else ("right", "left")
+        choice = {"first": first, "second": second}.get(preference, preference)
+        evaluation.add_vote("anna", index, choice)  # type: ignore[arg-type]

@@ -23,28 +23,14 @@ A, B, C = (System(name, 10, "greedy") for name in "abc")
 
 
 def vote(left: System, right: System, choice: Choice, prompt: str = "hello", judge: str = "anna") -> Vote:
-    return Vote(
-        time="2026-05-04 17:03:22",
-        judge=judge,
-        item=0,
-        prompt=prompt,
-        left=left,
-        right=right,
-        left_reply="yes",
-        right_reply="no",
-        choice=choice,
-    )
+    shown = {"left": left, "right": right, "left_reply": "yes", "right_reply": "no"}
+    return Vote(time="2026-05-04 17:03:22", judge=judge, item=0, prompt=prompt, choice=choice, **shown)  # type: ignore[arg-type]
 
 
 def test_votes_are_counted_by_system_whatever_the_side() -> None:
     choices: list[tuple[System, System, Choice]] = [
-        (A, B, "left"),
-        (B, A, "right"),
-        (B, A, "left"),
-        (A, B, "both_good"),
-        (B, A, "both_bad"),
-        (B, A, "both_bad"),
-        (C, A, "left"),
+        *((A, B, "left"), (B, A, "right"), (B, A, "left"), (A, B, "both_good")),
+        *((B, A, "both_bad"), (B, A, "both_bad"), (C, A, "left")),
     ]
     first, second = pair_results([vote(*choice, prompt=str(n)) for n, choice in enumerate(choices)])
     counts = [(p.first.run, p.second.run, p.wins, p.losses, p.both_good, p.both_bad) for p in (first, second)]
