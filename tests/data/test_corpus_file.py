@@ -83,6 +83,9 @@ UNREADABLE: dict[str, tuple[bytes, str]] = {
     for encoding in ("utf-16", "utf-16-le", "utf-16-be")  # may be valid UTF-8: letters with NUL characters between them
     for name, text in TEXTS.items()
 }
+UNREADABLE["ZIP"] = b"PK\x03\x04" + GOOD * 1000, r"corpus\.txt is a ZIP archive, or a document such as \.docx"
+UNREADABLE["PDF"] = b"%PDF-1.5\n%\xe2\xe3\n" + GOOD, r"corpus\.txt is a PDF document\. Save it as plain text"
+UNREADABLE["RTF"] = b"{\\rtf1\\ansi hello\n}", r"corpus\.txt is an RTF document\. Save it as plain text"
 UNREADABLE |= {f"{name}, compressed": (gzip.compress(content), why) for name, (content, why) in UNREADABLE.items()}
 UNREADABLE["damaged"] = gzip.compress(GOOD * 1000)[:-9], "the compressed data are damaged"
 

@@ -206,7 +206,12 @@ def test_anonymize(tmp_path: Path, prepare: Prepare) -> None:
     [
         ("chat.txt", b"", "is empty"),
         ("chat.txt", b"Dear diary,\ntoday it rained.\n", "Dear diary"),
-        ("WhatsApp Chat.txt", b"<!DOCTYPE html>\n<p>color: red</p>\n<p>color: red</p>\n", "<!DOCTYPE html>"),
+        (
+            "WhatsApp Chat.txt",
+            b"<!DOCTYPE html>\n<p>color: red</p>\n<p>color: red</p>\n",
+            "is an HTML page",
+        ),
+        ("a.mbox", b"From a Sat Nov 28 08:06:13 2026\nFrom: a\nDate: b\nSubject: c\n\nHello!\n", "is not a chat"),
         ("result.json", b'{"type": "personal_chat", "id": 1, "messages": [{"type": "mess', "after 0 messages"),
         (
             "result.json",
