@@ -241,6 +241,16 @@ def test_archives_that_are_refused(tmp_path: Path, prepare: Prepare, content: by
     assert not (tmp_path / "out").exists()
 
 
+def test_a_silence_without_a_unit_is_in_seconds(
+    tmp_path: Path, prepare: Prepare, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "chat.txt").write_text(CHAT)
+    prepare(tmp_path / "chat.txt", "--max-gap", "6m")
+    assert "seconds" not in caplog.text
+    prepare(tmp_path / "chat.txt", "--max-gap", "6")
+    assert "--max-gap 6 are seconds; 6h are hours" in caplog.text
+
+
 def test_an_unknown_name(tmp_path: Path, prepare: Prepare) -> None:
     (tmp_path / "chat.txt").write_text(CHAT)
     result = prepare(tmp_path / "chat.txt", "--me", "Bob")
