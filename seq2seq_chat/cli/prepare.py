@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import re
 from collections.abc import Callable
@@ -18,6 +19,8 @@ from seq2seq_chat.system.tables import format_table
 
 if TYPE_CHECKING:
     from seq2seq_chat.text.tokenizers import TokenizerSettings
+
+logger = logging.getLogger(__name__)
 
 _TOKENIZERS = ["english", "thesis", "unicode", "whitespace", "character", "subword"]
 _COUNT = click.IntRange(1, 10**9)
@@ -64,6 +67,8 @@ def _parse_max_gap(context: click.Context, option: click.Parameter, text: str | 
     match = re.fullmatch(r"(\d+(?:\.\d*)?)\s*([a-z]*)", text)
     if match is None or match[2] not in _UNITS:
         raise click.BadParameter(f"{text} is neither a time, such as 90s, 10m, 6h or 2d, nor off.")
+    if not match[2] and context.info_name == "chats":
+        logger.warning("--max-gap %s are seconds; %sh are hours", text, text)
     return float(match[1]) * _UNITS[match[2]]
 
 

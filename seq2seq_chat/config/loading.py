@@ -204,7 +204,9 @@ def _read_json(path: Path) -> Any:
     try:
         return json.loads(path.read_text(encoding="utf-8-sig"), object_pairs_hook=_unique_keys)
     except IsADirectoryError as error:
-        raise ConfigError(f"{path} is a folder; name a configuration file") from error
+        prepared = path / "experiment.json"
+        example = f", such as {prepared}" if prepared.is_file() else ""
+        raise ConfigError(f"{path} is a folder; name a configuration file{example}") from error
     except FileNotFoundError as error:
         raise ConfigError(f"{path}: no such configuration file") from error
     except json.JSONDecodeError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os.path
 import re
 from collections.abc import Sequence
@@ -43,7 +44,8 @@ def find_snapshot(name: str, results: str | Path = "results") -> RunSnapshot:
 def find_run(name: str, results: str | Path = "results") -> Run:
     """Find a run by its folder, its name below ``results``, a unique prefix of the name, or "latest".
 
-    The name without its time is enough if it is unique: ``quickstart`` for ``2026-05-04_17-03-22_quickstart``.
+    The name without its time is enough if it is unique: ``quickstart`` or ``quick`` for
+    ``2026-05-04_17-03-22_quickstart``.
 
     Raises:
         RunError: No run, or more than one, has this name, or its folder is inaccessible.
@@ -71,7 +73,8 @@ def find_run(name: str, results: str | Path = "results") -> Run:
         raise NoSuchRun(
             f"no run {name!r}: there are no runs in {results}; train one, or specify their folder with --results"
         )
-    hint = f"the newest is {runs[-1].name}"
+    close = difflib.get_close_matches(name, [_without_time(run.path.name) for run in runs], n=1)
+    hint = f"did you mean {close[0]}?" if close else f"the newest is {runs[-1].name}"
     start, _, snapshot = name.rpartition(":")
     with suppress(RunError):
         if snapshot and match_run(start, runs):
@@ -98,7 +101,7 @@ def match_run(name: str, runs: Sequence[Run]) -> Run:
     matches = (
         [other for other in names if other == name]
         or [other for other in names if _without_time(other) == name]
-        or [other for other in names if other.startswith(name)]
+        or [other for other in names if other.startswith(name) or _without_time(other).startswith(name)]
     )
     if len(matches) > 1:
         listed = ", ".join(matches[:5]) + (", …" if len(matches) > 5 else "")

@@ -26,7 +26,12 @@ BINARY_CHECK_BYTES = 8000
 _LINE_BYTES = 512  # read at once for a single line: more than most have
 _MAX_NUL_SHARE = 0.05  # of these bytes; in UTF-16, at least each space and line end has one
 UTF8_REMEDY = "Convert the file to UTF-8, for example with iconv -f WINDOWS-1252 -t UTF-8 OLD > NEW"
-UTF16_REMEDY = "is not UTF-8 but UTF-16 or binary. Convert UTF-16 with iconv -f UTF-16 -t UTF-8 OLD > NEW"
+_UTF16_REMEDY = "is not UTF-8 but UTF-16 or binary. Convert UTF-16 with iconv -f UTF-16 -t UTF-8 OLD > NEW"
+_DOCUMENTS = {
+    b"PK\x03\x04": "a ZIP archive, or a document such as .docx, .odt or .epub. Unpack it, or save it",
+    b"%PDF-": "a PDF document. Save it",
+    b"{\\rtf": "an RTF document. Save it",
+}
 
 
 def numbered_lines(path: str | Path, error: type[UserError], *, progress: bool = False) -> Iterator[tuple[int, str]]:
@@ -58,8 +63,8 @@ def located_lines(
     path = Path(path)
     number = 0
     try:
-        if is_utf16(read_start(path, BINARY_CHECK_BYTES)):
-            raise error(f"{path} {UTF16_REMEDY}")
+        if reason := why_no_text(read_start(path, BINARY_CHECK_BYTES)):
+            raise error(f"{path} {reason}")
         bar = tqdm(
             total=path.stat().st_size,
             desc=path.name,
@@ -151,7 +156,15 @@ def _decode(raw: bytes, offset: int) -> tuple[str, str | None]:
         return "", f"byte {offset + error.start} of the text is not UTF-8. {UTF8_REMEDY}."
 
 
-def is_utf16(start: bytes) -> bool:
+def why_no_text(start: bytes) -> str | None:
+    """What a file is that begins with these bytes, and what to do with it; None for text."""
+    for mark, kind in _DOCUMENTS.items():
+        if start.startswith(mark):
+            return f"is {kind} as plain text (UTF-8)."
+    return _UTF16_REMEDY if _is_utf16(start) else None
+
+
+def _is_utf16(start: bytes) -> bool:
     """Whether a file seems to be UTF-16, UTF-32 or binary, by its first bytes.
 
     It starts with a byte order mark, or has NUL bytes and either many of them or mostly lines that are not UTF-8. A

@@ -199,7 +199,10 @@ def test_an_invalid_file(tmp_path: Path, raw: bytes, message: str) -> None:
 def test_an_unreadable_file_and_one_with_a_byte_order_mark_and_a_schema(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no such configuration file"):
         load_config(tmp_path / "none.json")
-    with pytest.raises(ConfigError, match="is a folder; name a configuration file"):
+    with pytest.raises(ConfigError, match=r"is a folder; name a configuration file$"):
+        load_config(tmp_path)
+    (tmp_path / "experiment.json").touch()
+    with pytest.raises(ConfigError, match=f"name a configuration file, such as {tmp_path}/experiment.json$"):
         load_config(tmp_path)
     path = tmp_path / "long.json"
     path.write_text(json.dumps({"name": "x", "data": {"train": "x" * 300}}), encoding="utf-8")

@@ -2,6 +2,7 @@
 
 import gzip
 import logging
+import re
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
@@ -62,6 +63,11 @@ UTF16 = [  # which may be valid UTF-8: letters with NUL characters between them
     for text in ("hello\nyou\n", "\n\nhello\n", "你好\n你")
     for pack in (bytes, gzip.compress)
 ]
+DOCUMENTS = {
+    b"PK\x03\x04" + GOOD * 1000: "is a ZIP archive, or a document such as .docx",
+    b"%PDF-1.5\n%\xe2\xe3\n" + GOOD: "is a PDF document. Save it as plain text",
+    b"{\\rtf1\\ansi hello\n}": "is an RTF document. Save it as plain text",
+}
 
 
 @pytest.mark.parametrize("reader", READERS)
@@ -69,6 +75,9 @@ def test_unreadable_files(tmp_path: Path, reader: str) -> None:
     read, error = READERS[reader]
     for content in UTF16:
         with pytest.raises(error, match=r"corpus\.txt is not UTF-8 but UTF-16 or binary\. Convert UTF-16 with"):
+            read(write(tmp_path, content))
+    for content, reason in DOCUMENTS.items():
+        with pytest.raises(error, match=re.escape(f"corpus.txt {reason}")):
             read(write(tmp_path, content))
     with pytest.raises(error, match="the compressed data are damaged"):
         read(write(tmp_path, gzip.compress(GOOD * 1000)[:-9]))

@@ -18,6 +18,7 @@ from seq2seq_chat.runs.run import RunError
         ("2026-02", "2026-02-01_00-00-00_tiny"),
         ("2025", "2025-01-01_00-00-00_tiny"),
         ("reddit", "2026-03-01_00-00-00_reddit"),
+        ("red", "2026-03-01_00-00-00_reddit"),
         ("latest", "2026-03-01_00-00-00_reddit"),
     ],
 )
@@ -42,7 +43,8 @@ def test_by_folder(results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     [
         ("2026", r"'2026' is ambiguous: it matches 2 runs \(2026-02-\S+_tiny, 2026-03-\S+_reddit\); use a longer"),
         ("tiny", r"'tiny' is ambiguous: it matches 2 runs \(2025-\S+_tiny, 2026-02-\S+_tiny\); use a longer prefix"),
-        ("red", r"no run 'red' in \S+; the newest is 2026-03-01_00-00-00_reddit"),
+        ("ti", r"'ti' is ambiguous: it matches 2 runs"),
+        ("redit", r"no run 'redit' in \S+; did you mean reddit\?$"),
         ("latest:best", r"no run 'latest:best' in \S+; use latest with --snapshot best"),
         ("none:best", r"no run 'none:best' in \S+; the newest is 2026-03-01_00-00-00_reddit"),
         ("", "the name of the run is empty; use its folder, its name below .*, or latest"),
@@ -133,7 +135,7 @@ def test_snapshots(results: Path, name: str, folder: str, snapshot: str | None) 
     [
         ("reddit", "has no checkpoint yet"),
         ("reddit:7", "has no snapshot '7'"),
-        ("red:best", "no run 'red' in"),
+        ("redit:best", "no run 'redit' in"),
         (":best", "the name of the run is empty"),
         ("2026", "is ambiguous"),
         ("2026:best", "is ambiguous"),

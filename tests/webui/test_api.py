@@ -108,7 +108,7 @@ def test_names_of_runs(client: FlaskClient, results: Path) -> None:
         assert client.get(f"/api/runs/{name}").get_json()["name"] == newest.name
         assert chat(client, run=name).get_json()["run"] == newest.name
     message = error_of(client.get("/api/runs/tin"), 400)
-    assert message.startswith("'tin' is ambiguous: it matches 2 runs (")
+    assert message.startswith("'tin' is ambiguous: it matches 3 runs (")
 
 
 @pytest.mark.parametrize("text", ["", " \n\t", "*** ---", "😀", "שלום", "\ufeff\u202e\x00"])

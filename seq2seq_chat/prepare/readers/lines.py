@@ -16,7 +16,7 @@ from typing import Literal
 
 from seq2seq_chat.data.corpus_file import END_OF_CONVERSATION, CorpusError, is_mistyped_marker
 from seq2seq_chat.prepare.readers import COMPRESSED, RawCorpus
-from seq2seq_chat.prepare.readers.chats.formats import find_format
+from seq2seq_chat.prepare.readers.chats.formats import find_format, is_mail
 from seq2seq_chat.prepare.readers.inputs import read_text_start
 from seq2seq_chat.prepare.readers.text import ConversationWriter, records, text_lines
 from seq2seq_chat.prepare.shards import BLANK, MARKERS, UTTERANCES, Piece, ReaderSettings, Shard
@@ -151,10 +151,14 @@ def other_format(start: str) -> str | None:
         return f"a chat ({found.name}), which `seq2seq-chat prepare chats` reads"
     if len(lines) < MIN_LINES:
         return None
-    if start.lstrip()[:1] in ("{", "[") and _share(lines, _JSON) >= MOSTLY:
-        return "JSON: extract the texts, one per line"
-    if start.lstrip()[:1] == "<" and _share(lines, r"<.*") >= MOSTLY:
-        return "XML or HTML: extract the texts, one per line"
+    kinds = {
+        "e-mail": is_mail(start),
+        "JSON": start.lstrip()[:1] in ("{", "[") and _share(lines, _JSON) >= MOSTLY,
+        "XML or HTML": start.lstrip()[:1] == "<" and _share(lines, r"<.*") >= MOSTLY,
+    }
+    for kind, is_it in kinds.items():
+        if is_it:
+            return f"{kind}: extract the texts, one per line"
     for delimiter, name, columns in (("\t", "tabs", 2), (";", "semicolons", 3), (",", "commas", 3)):
         widths = Counter(map(len, csv.reader(lines[:-1][:1000], delimiter=delimiter)))  # the last line may be cut
         width, count = widths.most_common(1)[0]

@@ -181,7 +181,8 @@ def test_anonymize(tmp_path: Path, prepare: Prepare) -> None:
         ("chat.txt", b"Dear diary,\ntoday it rained.\n", "Dear diary"),
         ("file", bytes(range(256)) * 4, "It is not text."),
         ("file", "שלום\u200f\nab".encode(), "שלום\u200f | ab"),
-        ("WhatsApp Chat.txt", b"<!DOCTYPE html>\n<p>color: red</p>\n<p>color: red</p>\n", "<!DOCTYPE html>"),
+        ("WhatsApp Chat.txt", b"<!DOCTYPE html>\n<p>color: red</p>\n<p>color: red</p>\n", "is an HTML page"),
+        ("a.mbox", b"From a Sat Nov 28 08:06:13 2026\nFrom: a\nDate: b\nSubject: c\n\nHello!\n", "is not a chat"),
         ("result.json", b'{"type": "personal_chat", "id": 1, "messages": [{"type": "mess', "after 0 messages"),
         (
             "result.json",
@@ -209,6 +210,16 @@ def test_archives_that_are_refused(tmp_path: Path, prepare: Prepare, content: by
     result = prepare(tmp_path / "chat.zip")
     assert message in str(result.exception) + result.output
     assert not (tmp_path / "out").exists()
+
+
+def test_a_silence_without_a_unit_is_in_seconds(
+    tmp_path: Path, prepare: Prepare, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "chat.txt").write_text(CHAT)
+    prepare(tmp_path / "chat.txt", "--max-gap", "6m")
+    assert "seconds" not in caplog.text
+    prepare(tmp_path / "chat.txt", "--max-gap", "6")
+    assert "--max-gap 6 are seconds; 6h are hours" in caplog.text
 
 
 def test_an_unknown_name(tmp_path: Path, prepare: Prepare) -> None:

@@ -247,6 +247,7 @@ TALK = [f"how are you {n} ?\nfine , thanks {n} ." for n in range(20)]
         ("id;user;text\n" + '1;ada;"so; it is"\n' * 20, "a table of 3 columns, separated by semicolons"),
         ("1\n00:00:01,000 --> 00:00:02,000\nHello.\n\n" * 20, "a chat (subtitles)"),
         ("Ada: hello\nBob: hi\n" * 20, "a chat (a text with names)"),
+        ("From ada Sat Nov 28 08:06:13 2026\nFrom: ada\nDate: today\nSubject: hi\n\nHello!\n" * 3, "e-mail"),
         ("well, I do, too\n" + "no, not today, sorry, but you may\nyes\n" * 20, None),
         ("[laughs] so what\n" * 20, None),
         ("a\tb\n", None),  # too short to tell

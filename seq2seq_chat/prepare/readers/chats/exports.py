@@ -198,5 +198,7 @@ def _explain_unknown(piece: Piece) -> str:
     names = ", ".join(dict.fromkeys(chat_format.name for chat_format in chat_formats()))
     shown = " | ".join(lines)
     control = len(re.findall("[\x00-\x1f\x7f-\x9f\ufffd]", shown))
+    if re.match(r"(?i)<(!doctype )?html", shown):
+        return f"{piece} is an HTML page. Export the chat as text or JSON."
     begin = "It is not text." if control > len(shown) / 20 else f"It begins with: {shown}"
     return f"{piece} is not a chat that `prepare chats` can read ({names}). {begin}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib
 import itertools
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -127,6 +128,11 @@ def chat_formats() -> tuple[ChatFormat, ...]:
     modules = [importlib.import_module(f"{__package__}.{name}") for name in _MODULES]
     others = [entry_point.load() for entry_point in entry_points(group=ENTRY_POINTS)]
     return (*others, *(chat_format for module in modules for chat_format in module.FORMATS))
+
+
+def is_mail(start: str) -> bool:
+    """Whether a file that begins with this text has e-mails, as .mbox and .eml have them."""
+    return all(re.search(rf"(?im)^{header}: ", start) for header in ("from", "date", "subject"))
 
 
 def find_format(start: str) -> ChatFormat | None:

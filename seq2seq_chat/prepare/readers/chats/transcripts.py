@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 
 from seq2seq_chat.data.corpus_file import END_OF_CONVERSATION
 from seq2seq_chat.prepare.readers.chats.exports import Export
-from seq2seq_chat.prepare.readers.chats.formats import ChatFormat, Message, join_lines
+from seq2seq_chat.prepare.readers.chats.formats import ChatFormat, Message, is_mail, join_lines
 
 _LINE = re.compile(  # also with a time or a list marker before the name, or the name in bold, as Markdown writes it
     r"(?:[-•*] )?(?:[\[(]?\d{1,2}:\d{2}(?::\d{2})?[\])]?\s(?:- )?)?(?:\*\*)?([^\W\d_][^:：\n\t<>{}=/*]{0,39}?)"
@@ -40,7 +40,7 @@ def _is_script(start: str) -> bool:
     lines = [line.strip() for line in start.split("\n") if line.strip()]
     names = Counter(match[1] for line in lines if (match := _LINE.fullmatch(line)))
     talks = names.total() > _MOSTLY * len(lines) and names.total() > len(names) > 0
-    return talks and not re.match(r"\s*[<{]|\s*\[\s*[\[{\"]", start)
+    return talks and not is_mail(start) and not re.match(r"\s*[<{]|\s*\[\s*[\[{\"]", start)
 
 
 def _read_script(export: Export) -> Iterator[Message | str]:
