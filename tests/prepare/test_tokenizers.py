@@ -305,7 +305,7 @@ def test_letters_and_empty_corpora(tmp_path: Path) -> None:
     (invisible := tmp_path / "invisible.txt").write_text("\u200b\n\u200b\u200b\n", "utf-8")
     for name, text, message in (
         ("thesis", russian, "The thesis tokenizer removes 100 % .* Use the unicode tokenizer"),
-        ("thesis", invisible, r"2 lines \(nothing .*such as “\\u200b”.*another tokenizer than thesis"),
+        ("thesis", invisible, r"2 lines \(nothing .*such as “\\u200b”.*a tokenizer other than thesis"),
         ("unicode", invisible, "Use a tokenizer other than unicode"),
     ):
         with pytest.raises(CorpusError, match=message):
