@@ -14,6 +14,7 @@ from seq2seq_chat.data.corpus_file import BadRow, CorpusError, Pair, is_license,
 from seq2seq_chat.prepare.readers.inputs import START_BYTES, read_start_of
 from seq2seq_chat.prepare.shards import Piece
 from seq2seq_chat.system.compressed import DamagedFile
+from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.lines import read_error
 
 Columns = tuple[str, str]
@@ -92,7 +93,7 @@ def start_of(piece: Piece) -> bytes:
     try:
         return read_start_of(piece)
     except (OSError, DamagedFile) as error:
-        raise read_error(piece.path, error, CorpusError) from error
+        raise CorpusError(str(read_error(piece.path, error, UserError))) from error
 
 
 def find_table(piece: Piece, columns: Columns | None) -> Table | None:
