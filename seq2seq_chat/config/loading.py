@@ -204,7 +204,8 @@ def _read_json(path: Path) -> Any:
     try:
         return json.loads(path.read_text(encoding="utf-8-sig"), object_pairs_hook=_unique_keys)
     except IsADirectoryError as error:
-        raise ConfigError(f"{path} is a folder; name a configuration file") from error
+        example = f", such as {path / 'experiment.json'}" * (path / "experiment.json").is_file()
+        raise ConfigError(f"{path} is a folder; name a configuration file{example}") from error
     except FileNotFoundError as error:
         raise ConfigError(f"{path}: no such configuration file") from error
     except json.JSONDecodeError as error:
