@@ -163,7 +163,7 @@ class Completion:
             {"index": index, "message": {"role": "assistant", "content": text}, "finish_reason": reason}
             for index, (text, reason) in enumerate(map(self.cut, answers))
         ]
-        return self._common | {"object": "chat.completion", "choices": choices, "usage": _usage(answers)}
+        return self._common | {"object": "chat.completion", "choices": choices, "usage": self._usage(answers)}
 
     def cut(self, answer: Answer) -> tuple[str, str]:
         """The text of a choice and the reason why it ends."""
@@ -202,7 +202,7 @@ class Completion:
                     yield self._event(index, {"content": text[len(sent) :]})
                 yield self._event(index, {}, reason)
             if (self.request.stream_options or {}).get("include_usage"):
-                yield self._data({"choices": [], "usage": _usage(answers)})
+                yield self._data({"choices": [], "usage": self._usage(answers)})
             yield "data: [DONE]\n\n"
         except (FutureTimeout, UserError) as error:
             message = TOO_SLOW if isinstance(error, FutureTimeout) else self.questions[0].public(str(error))
@@ -223,8 +223,8 @@ class Completion:
     def _data(self, content: dict[str, Any]) -> str:
         return f"data: {json.dumps(self._common | {'object': 'chat.completion.chunk'} | content)}\n\n"
 
-
-def _usage(answers: list[Answer]) -> dict[str, int]:
-    read = len(answers[0].reply.source_words)
-    written = sum(len(one.words) for answer in answers for one in answer.reply.hypotheses[:1])
-    return {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}
+    def _usage(self, answers: list[Answer]) -> dict[str, int]:
+        read = len(answers[0].reply.source_words)
+        best = [one for answer in answers for one in answer.reply.hypotheses[:1]]
+        written = sum(len(one.words[: self.request.longest]) for one in best)
+        return {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}

@@ -252,6 +252,11 @@ def _run(command: click.Command) -> NoReturn:
         sys.stdout.flush()
     except UserError as error:
         exit_with(str(error), INVALID_INPUT)
+    except ModuleNotFoundError as error:
+        if (package := (error.name or "").partition(".")[0]) in ("", "seq2seq_chat", "webui"):
+            raise
+        needs = f"this needs the package {package}, which is not installed"
+        exit_with(f"{needs}; install all packages with: pip install -c constraints.txt -e .", INVALID_INPUT)
     except MemoryError:
         exit_with("not enough memory; close other programs, or use a smaller model, batch or corpus", FAILED)
     except click.ClickException as error:

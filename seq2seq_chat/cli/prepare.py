@@ -34,6 +34,11 @@ class _Corpora(click.Group):
         index = next((index for index, word in enumerate(args) if word in self.commands), 0)
         return super().parse_args(ctx, [*args[index : index + 1], *args[:index], *args[index + 1 :]])
 
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        if args[0] not in self.commands and Path(args[0]).exists():
+            ctx.fail(f"{args[0]} is an input; name the kind of corpus before it, such as: prepare pairs {args[0]}")
+        return super().resolve_command(ctx, args)
+
 
 @click.group(cls=_Corpora, subcommand_metavar="CORPUS INPUT...", context_settings={"show_default": True})
 def prepare() -> None:

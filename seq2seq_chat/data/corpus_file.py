@@ -14,7 +14,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
@@ -289,7 +289,7 @@ def parallel_lines(
     targets: Iterator[tuple[int, str]],
     damaged: Mapping[int, str],
 ) -> Iterator[tuple[tuple[int, str], tuple[int, str]]]:
-    """Yield the lines of two files side by side, each as (offset, line). One may have another empty line at its end.
+    """Yield the lines of two files side by side, each as (offset, line). One may have more empty lines at its end.
 
     Args:
         source: The name of a file, for the error message, as ``target``.
@@ -300,11 +300,13 @@ def parallel_lines(
     """
     for number, (source_line, target_line) in enumerate(zip_longest(sources, targets)):
         if source_line is None or target_line is None:
-            source_count = number + (source_line is not None) + sum(1 for _ in sources)
-            target_count = number + (target_line is not None) + sum(1 for _ in targets)
-            _, extra = source_line or target_line or (0, "")
-            if abs(source_count - target_count) == 1 and not (extra or damaged):
-                return  # a file of Moses may have an empty line at its end
+            count, has_text = number, False
+            for _, line in chain([source_line or target_line or (0, "")], sources, targets):
+                count += 1
+                has_text = has_text or bool(line)
+            if not (has_text or damaged):
+                return
+            source_count, target_count = (number, count) if source_line is None else (count, number)
             raise CorpusError(
                 f"{source} has {_lines(source_count)}, but {target} has {_lines(target_count)}. Each line of one "
                 "must correspond to the same line of the other."

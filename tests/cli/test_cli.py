@@ -136,6 +136,8 @@ def invalid_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (folder / "words.txt").write_text("hello\nworld\n", encoding="utf-8")
     (folder / "binary.txt").write_bytes(bytes(range(256)))
     (folder / "vectors.txt").write_text("hello 1 2 3\n", encoding="utf-8")
+    (folder / "prepared").mkdir()
+    (folder / "prepared" / "experiment.json").touch()
     monkeypatch.chdir(folder)
     return folder
 
@@ -155,6 +157,7 @@ def test_an_invalid_training_is_rejected_and_leaves_nothing(
 REFUSED = [  # commands in the folder of invalid files, and a part of the message
     ("train none.json", "none.json: no such configuration file"),
     ("train {folder}", "{folder} is a folder; name a configuration file"),
+    ("train prepared", "prepared is a folder; name a configuration file, such as prepared/experiment.json"),
     ("train", "specify a CONFIG to train, or a RUN to --resume"),
     ("train {config} --resume=", "the name of the run is empty"),
     ("train {config} --results words.txt/results", "could not be written: Not a directory"),
@@ -172,6 +175,7 @@ REFUSED = [  # commands in the folder of invalid files, and a part of the messag
     ("experiments compare {run} --json none/table.json", "--json none/table.json: the folder does not exist"),
     ("experiments compare {run} --json a.json --output none/a.png", "--output none/a.png: the folder does not exist"),
     ("serve --port 0 --log-file none/log", "--log-file none/log: the folder does not exist; create it first"),
+    ("prepare words.txt --output x", "words.txt is an input; name the kind of corpus before it, such as"),
     ("schema --output {folder}", "--output {folder} is a folder; name a file in it"),
     ("schema --output=", "--output '' is a folder; name a file in it"),
     ("evaluate {run} --data none.txt --json figures.json", "none.txt does not exist"),

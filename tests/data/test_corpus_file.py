@@ -279,6 +279,7 @@ def test_parallel_lines(tmp_path: Path) -> None:
     assert rows(parallel(tmp_path, b"\xef\xbb\xbfa\r\nb\tb\r\n", b"\xef\xbb\xbfc\nd")) == [("a", "c"), ("b\tb", "d")]
     assert rows(parallel(tmp_path, b"a\nb\n\n", b"c\nd\n")) == [("a", "c"), ("b", "d")]  # as in files of Moses
     assert rows(parallel(tmp_path, b"a\nb\n", b"c\nd\n\r\n")) == [("a", "c"), ("b", "d")]
+    assert rows(parallel(tmp_path, b"a\nb\n\n\n\n", b"c\nd\n")) == [("a", "c"), ("b", "d")]
 
 
 @pytest.mark.parametrize(
@@ -287,7 +288,7 @@ def test_parallel_lines(tmp_path: Path) -> None:
         (b"a\n" * 1000, b"b\n" * 999, ("1,000 lines", "999 lines")),
         (b"a\n", b"", ("1 line", "0 lines")),
         (b"a", b"b\nc\n\n", ("1 line", "3 lines")),
-        (b"a\nb\n\n\n", b"c\nd\n", ("4 lines", "2 lines")),
+        (b"a\nb\n\n\nc\n", b"c\nd\n", ("5 lines", "2 lines")),
     ],
     ids=range(4),
 )

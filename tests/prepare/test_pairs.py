@@ -430,6 +430,12 @@ def test_damage_is_named(tmp_path: Path) -> None:
     assert not (tmp_path / "none" / "train.tsv").exists()
 
 
+def test_damage_of_a_target_names_its_file(tmp_path: Path) -> None:
+    source, target = write(tmp_path, "x\n" * 99, "a.en"), write(tmp_path, b"y\n" * 98 + b"y\xe9\n", "a.fr")
+    statistics: Any = prepare(pair_settings(max_bad=2), [source, target], tmp_path / "out")
+    assert statistics["reading"]["damages"] == [f"{source}, line 99: in a.fr, byte 1 of the line is not UTF-8"]
+
+
 def test_sides_of_a_row_are_at_most_a_mebibyte_together(tmp_path: Path) -> None:
     long = "a" * 600_000
     source, target = (write(tmp_path, numbers(50).replace("\t", " ") + long, name) for name in ("en", "fr"))
@@ -445,7 +451,7 @@ def test_sides_of_a_row_are_at_most_a_mebibyte_together(tmp_path: Path) -> None:
         ({"a.en": "x\n", "a.fr": "y\n", "a.de": "z\n"}, r"a\.en has no tab-separated columns.*; there are 3 files\."),
         ({"a.tsv": "x\ty\n", "a.de": "z\n"}, r"a\.de has no tab-separated columns.*; there are 2 files\."),
         ({"a.en": "x\n" * 1200, "a.fr": "y\n" * 1199}, r"a\.en has 1,200 lines, but .*a\.fr has 1,199 lines\."),
-        ({"a.en": "x\n", "a.fr": ""}, r"a\.en has 1 line, but .*a\.fr has 0 lines\."),
+        ({"a.en": "x\n", "a.fr": ""}, r"a\.fr is empty\."),
         ({"a.en": "x\n", "a.fr": b"\x1f\x8b\x08"}, r"a\.fr: the compressed data are damaged"),
         ({"a.tsv": "a;b\n"}, "1 column instead of 2"),
         ({"a.tsv": ""}, r"a\.tsv is empty\."),

@@ -79,7 +79,9 @@ def test_a_reply_ends_after_max_tokens_and_before_stop(shared_client: FlaskClien
     assert len(words) > 3
     expected = chatbot.codecs.target.text(words[:2])
     for limit in ({"max_tokens": 2}, {"max_completion_tokens": 2}):
-        (choice,) = complete(shared_client, **SAMPLED, **limit).get_json()["choices"]
+        body = complete(shared_client, **SAMPLED, **limit).get_json()
+        (choice,) = body["choices"]
+        assert body["usage"]["completion_tokens"] == 2
         assert (choice["message"]["content"], choice["finish_reason"]) == (expected, "length")
         assert streamed(complete(shared_client, **SAMPLED, **limit, stream=True)) == expected
     for stop in (reply.text[6:9], ["\n", reply.text[6:9]]):

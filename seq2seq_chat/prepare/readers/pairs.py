@@ -90,7 +90,7 @@ def _read_parallel(piece: Piece, shard: Shard, pairs: _PairWriter) -> None:
         try:
             for number, line, damage in decoded_lines(side, shard.add_bytes):
                 if damage:
-                    damaged[number] = damage
+                    damaged[number] = damage if side is piece else f"in {side.name}, {damage}"
                 yield number, line
         except (OSError, DamagedFile) as error:
             raise read_error(side.path, error, CorpusError) from error
@@ -204,6 +204,8 @@ def _combine(settings: PairSettings, files: list[Piece]) -> list[Piece]:
     lines = [file for file in files if not (file.companion or _has_columns(file))]
     if not lines:
         return [_in_order(file, settings.columns) for file in files]
+    if empty := next((file for file in lines if not file.size), None):
+        raise CorpusError(f"{empty} is empty.")
     # Two files, or a source and a target for each split, such as train.en train.fr test.en test.fr.
     pairs = list(zip(files[::2], files[1::2], strict=False))
     names = [[PurePosixPath(side.member or side.path) for side in pair] for pair in pairs]

@@ -14,6 +14,7 @@ from seq2seq_chat.data.corpus_file import BadRow, CorpusError, Pair, is_license,
 from seq2seq_chat.prepare.readers.inputs import START_BYTES, read_start_of
 from seq2seq_chat.prepare.shards import Piece
 from seq2seq_chat.system.compressed import DamagedFile
+from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.lines import read_error
 
 Columns = tuple[str, str]
@@ -22,10 +23,12 @@ Columns = tuple[str, str]
 MAX_ROW_LINES = 100
 _TABLES = re.compile(r".*\.(csv|jsonl|ndjson)(\.\w+)?", re.IGNORECASE)
 _QUOTED = re.compile(r'(?:^|[\t,;])"(?:[^"]*""|[^"]*$|[^"]*"(?:[\t,;]|$))')
+_ALL_QUOTED = re.compile(r'"[^"]*"(\t"[^"]*")+')
 _ANKI = re.compile(r"#(separator|html|columns|tags|deck|notetype|if matches|(?:tags|guid|notetype|deck) column):(.*)")
 _ANKI_SEPARATORS = {"tab": "\t", "comma": ",", "semicolon": ";", "colon": ":", "pipe": "|", "space": " "}
 _NO_TEXT = ("tags column", "guid column", "notetype column", "deck column")  # of Anki
 _WORD = re.compile(r"[^\W\d_][\w -]{0,19}")
+_NAME = re.compile(r"[^\W\d_]+")
 _TAG = re.compile(r"<[^<>]*>")
 
 
@@ -37,6 +40,7 @@ class Table(NamedTuple):
     first_row: int  # before it are a header and comments; blank lines do not count
     is_html: bool
     columns: tuple[Any, Any]  # of source and target: indices, or the keys of objects
+    width: int = 0  # a row of more columns is damaged
 
     def rows(self, piece: Piece, lines: Iterable[str]) -> Iterator[tuple[int, Any]]:
         """Yield (number of the line, cells, or the text if it is JSON) of each row. The lines have no line ends.
@@ -62,8 +66,9 @@ class Table(NamedTuple):
                 end = reader.line_num
             if end - start >= MAX_ROW_LINES:
                 raise CorpusError(f"{piece}, line {start}: a quotation mark is not closed. Close or remove it.")
-            number += bool(cells)
-            if cells and number > self.first_row:
+            is_blank = not cells or (len(cells) == 1 and not cells[0].strip())
+            number += not is_blank
+            if not is_blank and number > self.first_row:
                 yield end, cells
 
     def pair(self, row: Any) -> Pair:
@@ -73,6 +78,8 @@ class Table(NamedTuple):
                 row = _flat(json.loads(row))
             except (ValueError, RecursionError):
                 raise BadRow("the line is not a JSON object") from None
+        elif len(row) > self.width:
+            raise BadRow(f"{len(row)} columns instead of {self.width}")
         try:
             source, target = (row[column] for column in self.columns)
         except LookupError:
@@ -92,11 +99,11 @@ def start_of(piece: Piece) -> bytes:
     try:
         return read_start_of(piece)
     except (OSError, DamagedFile) as error:
-        raise read_error(piece.path, error, CorpusError) from error
+        raise CorpusError(str(read_error(piece.path, error, UserError))) from error
 
 
 def find_table(piece: Piece, columns: Columns | None) -> Table | None:
-    """How a file is read, by how it begins; None for two columns separated by tabs, without quotation marks.
+    """How a file is read, by how it begins; None for two columns separated by tabs, without marks and header.
 
     Raises:
         CorpusError: The columns must be chosen or do not exist, or the file cannot be read.
@@ -116,17 +123,32 @@ def find_table(piece: Piece, columns: Columns | None) -> Table | None:
         return _json_table(piece, texts[0], columns)
     named = settings.get("separator", "")
     delimiter = _ANKI_SEPARATORS.get(named.lower(), named[:1]) or (_delimiter(texts) if is_table(piece) else "\t")
-    is_quoted = is_table(piece) or any('""' in line and _QUOTED.search(line) for line in texts)
-    if columns is None and delimiter == "\t" and not (is_quoted or settings or _has_more_columns(texts)):
-        return None
-    rows = list(csv.reader((f"{text}\n" for text in texts), delimiter=delimiter, strict=False))
+    is_quoted = is_table(piece) or any('""' in line and _QUOTED.search(line) for line in texts) or _is_all_quoted(texts)
+    quoting: Any = csv.QUOTE_MINIMAL if is_quoted else csv.QUOTE_NONE
+    written = (f"{text}\n".replace("\0", "") for text in texts)  # NUL is an error in Python 3.10
+    rows = list(csv.reader(written, delimiter=delimiter, quoting=quoting))
     width = Counter(map(len, rows)).most_common(1)[0][0]
     has_header = not settings and _is_header(rows, width)
     names = rows[0] if has_header else [str(number) for number in range(1, width + 1)]
+    is_plain = columns is None and delimiter == "\t" and not (is_quoted or settings or _has_more_columns(texts))
+    if is_plain and not (has_header and width == 2 and all(map(_NAME.fullmatch, names))):
+        return None
     without_text = {int(settings[key]) - 1 for key in _NO_TEXT if settings.get(key, "").isdecimal()}
     usable = [index for index in range(width) if index not in without_text]
     chosen = choose_columns(piece, names, usable, columns)
-    return Table(delimiter, is_quoted, len(settings) + has_header, settings.get("html") == "true", chosen)
+    return Table(
+        delimiter,
+        is_quoted,
+        len(settings) + has_header,
+        settings.get("html") == "true",
+        chosen,
+        max(width, len(rows[0])),
+    )
+
+
+def _is_all_quoted(lines: list[str]) -> bool:
+    """Whether all cells of nearly all lines are in quotation marks, as some programs write them."""
+    return sum(bool(_ALL_QUOTED.fullmatch(line)) for line in lines) > 0.9 * len(lines)
 
 
 def _has_more_columns(lines: list[str]) -> bool:

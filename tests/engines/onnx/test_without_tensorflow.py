@@ -81,6 +81,12 @@ def test_a_run_needs_tensorflow(tiny_run: Path) -> None:
     assert "could not import TensorFlow" in result.stderr
 
 
+def test_prepare_names_a_missing_package(tmp_path: Path) -> None:
+    result = run_alone("prepare", "pairs", "a.tsv", "--output", tmp_path / "out")
+    assert result.returncode == 2
+    assert re.fullmatch(r"seq2seq-chat: this needs the package \w+, which is not installed; .*-e \.\n", result.stderr)
+
+
 def test_chat(tiny_run: Path, exported: Path, cli: Callable[..., CommandResult]) -> None:
     stdin = "i like the tree1 ?\nthey want the song3 ?\n...\n"
     found = run_alone("chat", exported, "--beam-width", 3, stdin=stdin)

@@ -66,6 +66,20 @@ def test_tables(prepare: Prepare, tmp_path: Path, kind: str) -> None:
     assert prepare(saved(tmp_path, kind), "--tokenizer", "whitespace") == PAIRS
 
 
+@pytest.mark.parametrize("mark", ["", '"'])
+def test_a_header_of_two_columns_is_left_out(prepare: Prepare, tmp_path: Path, mark: str) -> None:
+    rows = [("English", "French"), *((source, source.upper()) for source, _ in PAIRS)]
+    lines = [f"{mark}{source}{mark}\t{mark}{target}{mark}\n" for source, target in rows]
+    (tmp_path / "x.tsv").write_text("".join(lines), encoding="utf-8")
+    assert prepare(tmp_path / "x.tsv", "--tokenizer", "whitespace") == rows[1:]
+
+
+def test_a_row_with_more_columns_is_damage(refuse: Callable[..., str], tmp_path: Path) -> None:
+    path = saved(tmp_path, "csv")
+    path.write_text(f"{path.read_text('utf-8-sig')}one, two,three\n", encoding="utf-8")
+    assert "x.csv, line 32: 3 columns instead of 2" in refuse(path)
+
+
 @pytest.mark.parametrize("kind", ["json", "csv"])
 def test_blank_lines_do_not_count(prepare: Prepare, tmp_path: Path, kind: str) -> None:
     path = saved(tmp_path, kind)
