@@ -79,6 +79,7 @@ async function search() {
   const next = new SearchModel();
   try {
     for await (const line of fetchLines("/api/search", body, controller.signal)) {
+      if (pending !== controller) return; // another search has started
       if (line.error) throw new ApiError(line.error, 0);
       next.add(line);
       if (model !== next) begin(next);
@@ -87,7 +88,7 @@ async function search() {
     }
     if (pending === controller) finish();
   } catch (error) {
-    if (pending !== controller) return; // another search has started
+    if (pending !== controller) return;
     if (error.name === "AbortError") finish("Stopped.");
     else if (error instanceof ApiError) fail(error);
     else throw error;
@@ -109,7 +110,8 @@ function begin(next) {
   show(0);
 }
 
-function show(step) {
+function show(wanted) {
+  const step = Math.min(wanted, model.steps); // none if the text cannot be read
   tree.draw(model, step);
   byId("step").max = String(Math.max(1, model.steps));
   byId("step").value = String(step);
