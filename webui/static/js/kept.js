@@ -73,11 +73,14 @@ export async function loadRecord(id) {
 /** A conversation with the turns and replies that another tab has added to the stored one. */
 export function mergedTurns(record, stored) {
   const turns = new Map(record.turns.map((turn) => [turn.id, turn]));
+  const before = new Map(stored.turns.map((turn) => [turn.id, turn]));
   for (const other of stored.turns) {
     const turn = turns.get(other.id);
     if (!turn) {
-      const hasCurrent = [...turns.values()].some((one) => one.isCurrent && one.parent === other.parent && one.follows === other.follows);
-      turns.set(other.id, hasCurrent ? { ...other, isCurrent: false } : other);
+      const followed = before.get(other.parent)?.replies[other.follows]?.time; // that reply may now have another place
+      const follows = followed ? turns.get(other.parent).replies.findIndex(({ time }) => time === followed) : other.follows;
+      const hasCurrent = [...turns.values()].some((one) => one.isCurrent && one.parent === other.parent && one.follows === follows);
+      turns.set(other.id, { ...other, follows, isCurrent: other.isCurrent && !hasCurrent });
     } else {
       const known = new Set(turn.replies.map(({ time }) => time));
       const added = other.replies.filter(({ time }) => !known.has(time));

@@ -45,14 +45,11 @@ function showRun(details) {
 /** Texts to try: sources of the run's samples, or greetings for a run without samples. */
 function drawStarters({ samples }) {
   const texts = [...new Set(samples.map((sample) => sample.source))].filter((text) => !text.includes("<unknown>")).slice(0, 3);
-  byId("starters").replaceChildren(...(texts.length ? texts : STARTERS).map((text) => {
-    const button = element("button", { type: "button", class: "btn btn-soft", dir: "auto" }, text);
-    button.addEventListener("click", () => {
-      byId("text").value = text;
-      byId("form").requestSubmit();
-    });
-    return button;
-  }));
+  const start = (text) => {
+    byId("text").value = text;
+    byId("form").requestSubmit();
+  };
+  byId("starters").replaceChildren(...(texts.length ? texts : STARTERS).map((text) => element("button", { type: "button", class: "btn btn-soft", dir: "auto", click: () => start(text) }, text)));
 }
 
 function showWidth() {

@@ -50,14 +50,11 @@ function showRun(details) {
 
 /** Sources of the run's samples to try, as long as nothing is translated. */
 function drawExamples() {
-  const buttons = [...references.keys()].slice(0, MAX_EXAMPLES).map((source) => {
-    const button = element("button", { type: "button", class: "btn btn-soft", dir: "auto" }, source);
-    button.addEventListener("click", () => {
-      composer.setText(source);
-      composer.send(translate);
-    });
-    return button;
-  });
+  const show = (source) => {
+    composer.setText(source);
+    composer.send(translate);
+  };
+  const buttons = [...references.keys()].slice(0, MAX_EXAMPLES).map((source) => element("button", { type: "button", class: "btn btn-soft", dir: "auto", click: () => show(source) }, source));
   byId("example-buttons").replaceChildren(...buttons);
   byId("examples").hidden = lines.length > 0 || !buttons.length;
 }
