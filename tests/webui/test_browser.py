@@ -48,6 +48,7 @@ def test_a_conversation(page: Any, shared_server: str, expect: Any) -> None:
     page.locator("#text").press_sequentially("you see")
     page.keyboard.press("Shift+Enter")
     page.keyboard.type("the tree1 ?")
+    page.locator("#text").dispatch_event("keydown", {"key": "Enter", "keyCode": 229})  # ends an input method's word
     assert page.locator("#text").input_value() == "you see\nthe tree1 ?"
     page.keyboard.press("Enter")
     page.locator(".message.model").wait_for(timeout=REPLY_TIMEOUT)
@@ -118,6 +119,7 @@ def test_an_invalid_setting_is_reported_and_not_used(page: Any, shared_server: s
     width = page.get_by_label("Beam width")
     width.fill("0")
     expect(page.locator(".field-error", has_text="whole number")).to_be_visible()
+    expect(width).to_have_attribute("aria-invalid", "true")
     width.fill("4")
     expect(page.locator("#decoding-button")).to_have_text("Beam search 4")
     page.get_by_text("Reset to the run's configuration").click()
@@ -245,6 +247,8 @@ def test_hostile_input_is_shown_harmlessly(page: Any, shared_server: str, expect
         assert shown.evaluate("node => node.textContent") == text.strip(), kind
         assert not page.evaluate("() => document.documentElement.scrollWidth > innerWidth"), kind
         expect(page.locator("#log img, #log script")).to_have_count(0)
+    page.emulate_media(media="print")
+    assert page.locator("#scroll").evaluate("node => node.getBoundingClientRect().height > innerHeight")
 
 
 def test_a_message_of_100_000_characters(page: Any, shared_server: str, expect: Any) -> None:
@@ -286,7 +290,7 @@ def test_the_token_is_requested_once(page: Any, serve: Serve, results: Path, exp
         page.keyboard.press("Enter")
         expect(page.locator("#token-error")).to_be_visible()
         expect(page.locator("#token-error")).not_to_be_empty()
-        page.locator("#token-field").fill("open-sesame")
+        page.locator("#token-field").fill("open-sesame\u200b")  # as copied from a chat
         page.keyboard.press("Enter")
         page.locator("#snapshot option").first.wait_for(state="attached")
         expect(send(page, QUESTION).locator(".message-text")).not_to_be_empty()

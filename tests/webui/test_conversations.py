@@ -297,6 +297,18 @@ def test_conversations_are_beside_the_current_one_on_wide_screens(page: Any, sha
     assert not problems_of(page)
     titles.last.click()
     assert texts(page) == ["first", "FIRST 1"]
+    page.unroute("**/api/chat**")
+    (held,) = [hold(page, "**/api/chat**")]
+    submit(page, "third")
+    page.get_by_label("Rename second").focus()
+    page.keyboard.press("Enter")
+    page.get_by_label("New name").fill("the second")
+    fulfill_reply(held[0], ANSWER | {"reply": "THIRD 1"})
+    expect(page.locator(".message.model")).to_have_count(2)
+    wait_until_kept(page)
+    page.keyboard.press("Enter")
+    expect(titles).to_have_text([re.compile("first"), re.compile("the second")])
+    expect(titles.last).to_be_focused()
 
 
 def test_compare_keeps_what_is_open_and_can_be_stopped(page: Any, shared_server: str, expect: Any) -> None:

@@ -88,6 +88,9 @@ def test_a_vote_is_taken_back_and_an_evaluation_deleted(
         page.goto(f"{address}/judge/{evaluation.path.name}")
         start(page, expect)
         first = PROMPTS[evaluation.items[0].prompt]
+        page.get_by_role("button", name="Delete the evaluation").click()
+        page.keyboard.press("3")  # is no vote while a dialog is open
+        page.get_by_role("button", name="Cancel").click()
         for choice in ("1", "2"):
             expect(page.locator("#prompt")).to_have_text(first)
             page.keyboard.press(choice)

@@ -167,6 +167,38 @@ RECORDS = [
 ]
 
 
+def test_a_record_that_is_not_stored_stays_in_memory(page: Any, shared_server: str) -> None:
+    """A full storage fails when the transaction ends, after the request."""
+    open_page(page, shared_server)
+    script = """async () => {
+        const { loadRecord, saveRecord } = await import("/static/js/kept.js");
+        const { put } = IDBObjectStore.prototype;
+        IDBObjectStore.prototype.put = function (record) {
+            const request = put.call(this, record);
+            request.addEventListener("success", () => this.transaction.abort());
+            return request;
+        };
+        const isKept = await saveRecord({ id: "1", kind: "talk", title: "x", changed: "" });
+        return [isKept, (await loadRecord("1"))?.title];
+    }"""
+    assert page.evaluate(script) == [False, "x"]
+
+
+def test_two_tabs_keep_what_followed_their_replies(page: Any, shared_server: str) -> None:
+    """Each has added another reply to the same turn, and a turn after it."""
+    open_page(page, shared_server)
+    script = """async () => {
+        const { mergedTurns } = await import("/static/js/kept.js");
+        const tab = (name) => ({ turns: [
+            { id: "1", parent: null, follows: 0, replies: [{ time: 0 }, { time: name }] },
+            { id: name, parent: "1", follows: 1, replies: [] },
+        ] });
+        const { turns } = mergedTurns(tab("b"), tab("a"));
+        return turns.slice(1).map(({ id, follows }) => [id, turns[0].replies[follows].time]);
+    }"""
+    assert page.evaluate(script) == [["b", "b"], ["a", "a"]]
+
+
 def test_files_of_another_shape_are_refused(page: Any, shared_server: str) -> None:
     open_page(page, shared_server)
     script = """async (records) => {

@@ -201,7 +201,7 @@ def test_comparison_and_curves(page: Any, serve: Serve, three_runs: Path, expect
         page.mouse.up()
         expect(chart).to_have_attribute("aria-label", re.compile("steps (49|50|51) to (99|100|101)"))
         page.locator("label", has_text="BLEU").click()
-        expect(page.locator(".curves-caption")).to_have_text("No bleu has been recorded.")
+        expect(page.locator(".curves-caption")).to_have_text("No BLEU has been recorded.")
         page.reload()
         expect(page.locator(".differences thead a")).to_have_text(["beta", "alpha"])
 

@@ -121,6 +121,31 @@ def test_a_ranking_does_not_describe_words_of_the_next_search(page: Any, shared_
     expect(page.locator("#ranking")).to_be_hidden()
     page.locator("#ranking tbody tr").first.dispatch_event("pointerenter")
     expect(page.locator("#caption")).to_contain_text("Point at a word")
+    expect(page.locator("#note")).to_contain_text("The connection was lost")
+
+
+def test_an_aborted_search_is_not_shown_again(page: Any, shared_server: str, expect: Any) -> None:
+    """Its lines may have arrived already; a text that cannot be read has no steps."""
+    open_page(page, shared_server, PATH)
+    page.get_by_label("Beam width").fill("1")
+    short = search(page)
+    start, *steps, _ = search(page, "i like the song3 ?")
+    long = [start, steps[0], *[steps[0] | {"expansions": []}] * 60]
+    bodies = ["".join(f"{json.dumps(line)}\n" for line in lines) for lines in (long, short)]
+    page.route("**/api/search", lambda route: route.fulfill(body=bodies.pop(0)))
+    page.locator("#send").click()
+    page.get_by_label("Minimum length").fill("1")
+    page.keyboard.press("Tab")
+    page.wait_for_timeout(1500)  # as long as the other would be drawn
+    expect(page.locator("#step_value")).to_have_text(f"{len(short) - 2} of {len(short) - 2}")
+    page.locator(".tree-word").last.click()
+    page.locator("#step").fill("1")
+    expect(page.locator(".tree-word[tabindex='0']")).to_have_count(1)
+    page.unroute("**/api/search")
+    submit(page, "שלום")
+    expect(page.locator("#note")).to_contain_text("The model can read nothing")
+    page.get_by_role("button", name="Replay").click()
+    expect(page.locator("#step_value")).to_have_text("0 of 0")
 
 
 def test_stop(page: Any, shared_server: str, expect: Any) -> None:

@@ -163,6 +163,15 @@ def test_stop(page: Any, shared_server: str, expect: Any) -> None:
     page.get_by_role("button", name="Talk").click()
     page.get_by_role("button", name="Stop").click()
     expect(page.locator("#summary")).to_contain_text("Stopped. 0 replies")
+    page.get_by_role("button", name="Talk").click()
+    page.go_back()
+    expect(page.get_by_role("button", name="Stop")).to_be_hidden()
+    held = hold(page, "**/api/runs/other")
+    page.get_by_label("Talks to").select_option("other")
+    page.get_by_label("Talks to").select_option("")
+    with page.expect_response("**/api/runs/other"):
+        held[0].fulfill(json={"snapshots": ["x"]})
+    expect(page.locator("#partner-snapshot option").first).to_have_text("latest (step 20)")
 
 
 @pytest.mark.parametrize(("width", "colors"), [(320, "dark"), (1100, "light")])

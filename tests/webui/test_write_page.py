@@ -10,7 +10,7 @@ import pytest
 from seq2seq_chat.chat.generator import GeneratedToken, Generator
 from seq2seq_chat.config import Decoding
 from seq2seq_chat.runs.run import Run
-from tests.webui.conftest import REPLY_TIMEOUT, download, open_any_page, open_page, reload, serving
+from tests.webui.conftest import REPLY_TIMEOUT, download, hold, open_any_page, open_page, reload, serving
 
 TEXT = "the cat sat on a mat.\n"
 SAMPLE = Decoding(method="sample")
@@ -136,6 +136,14 @@ def test_stop(page: Any, server: str, expect: Any) -> None:
         page.get_by_role("button", name="Write").click()
     expect(page.locator("#texts .hint")).to_have_text(re.compile("^Stopped · "))
     expect(page.get_by_role("button", name="Write")).to_be_focused()
+    hold(page, "**/api/generate")
+    page.get_by_role("button", name="Write").click()
+    page.go_back()
+    expect(page.locator("#stop")).to_be_hidden()
+    page.unroute("**/api/generate")
+    page.route("**/api/generate", lambda route: route.fulfill(body=""))
+    page.get_by_role("button", name="Write").click()
+    expect(page.locator(".written-error")).to_contain_text("The connection was lost")
 
 
 @pytest.mark.smoke

@@ -1,5 +1,5 @@
 // Client of the server's HTTP API.
-import { address, byId, element } from "./dom.js";
+import { address, byId, element, withStorage } from "./dom.js";
 
 /** An error message of the server; `status` is 0 if the server does not respond. */
 export class ApiError extends Error {
@@ -10,7 +10,12 @@ export class ApiError extends Error {
   }
 }
 
-const UNREACHABLE = "The server does not respond. It may have been stopped.";
+/** Throw the error of a lost connection, or that of `signal`. */
+function fail(error) {
+  throw error.name === "AbortError" ? error : new ApiError("The server does not respond. It may have been stopped.", 0);
+}
+
+const LOST = "The connection was lost before the answer was complete.";
 
 const TOKEN = `token:${address("/")}`; // the storage is shared with other servers behind the same proxy
 let token = tokenFromUrl() ?? storedToken();
@@ -26,19 +31,11 @@ function tokenFromUrl() {
 }
 
 function storedToken() {
-  try {
-    return localStorage.getItem(TOKEN);
-  } catch {
-    return null;
-  }
+  return withStorage(() => localStorage.getItem(TOKEN));
 }
 
 function storeToken(value) {
-  try {
-    localStorage.setItem(TOKEN, value);
-  } catch {
-    // storage is disabled: it is not remembered
-  }
+  withStorage(() => localStorage.setItem(TOKEN, value));
 }
 
 /** A form whose button opens a page of the server in a new tab, with the token in its body, so that no log or history has it. */
@@ -53,7 +50,7 @@ export function openingForm(path, title) {
 /** GET, or POST if there is a body; returns the JSON of the response. Throws ApiError, or AbortError through `signal`. */
 export async function fetchJson(path, options = {}) {
   const response = await request(path, options);
-  return response.json();
+  return response.json().catch(fail);
 }
 
 /** Fetch a file and return a URL for an <img>. */
@@ -61,9 +58,11 @@ export async function fetchImage(path) {
   return URL.createObjectURL(await (await request(path)).blob());
 }
 
-/** POST, and yield the objects of a response that has one JSON object a line, as they arrive. */
+/** POST, and yield the objects of a response that has one JSON object a line, as they arrive; the last one has a name of its own. */
 export async function* fetchLines(path, body, signal) {
-  for await (const line of fetchParts(path, signal, "\n", body)) yield JSON.parse(line);
+  let line = {};
+  for await (const part of fetchParts(path, signal, "\n", body)) yield (line = JSON.parse(part));
+  if (!["seconds", "ranking", "error"].some((name) => name in line)) throw new ApiError(LOST, 0); // a proxy ends it without an error
 }
 
 /**
@@ -83,9 +82,7 @@ async function* fetchParts(path, signal, separator, body = null) {
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
   for (;;) {
-    const { done, value } = await reader.read().catch((error) => {
-      throw error.name === "AbortError" ? error : new ApiError(UNREACHABLE, 0);
-    });
+    const { done, value } = await reader.read().catch(fail);
     if (done) return;
     const parts = (rest + value).split(separator);
     rest = parts.pop();
@@ -94,15 +91,9 @@ async function* fetchParts(path, signal, separator, body = null) {
 }
 
 async function request(path, { body = null, signal = null, method = body ? "POST" : "GET" } = {}) {
-  const headers = token ? { Authorization: `Bearer ${token}` } : {};
+  const headers = token ? { Authorization: `Bearer ${token.replace(/[^!-~]/g, "")}` } : {}; // a header can have no others
   if (body) headers["Content-Type"] = "application/json";
-  let response;
-  try {
-    response = await fetch(address(path), { method, headers, signal, body: body && JSON.stringify(body) });
-  } catch (error) {
-    if (error.name === "AbortError") throw error;
-    throw new ApiError(UNREACHABLE, 0);
-  }
+  const response = await fetch(address(path), { method, headers, signal, body: body && JSON.stringify(body) }).catch(fail);
   if (response.ok) return response;
   if (response.status === 401 && document.body.dataset.needsToken === "yes") {
     const stored = storedToken(); // another tab may have a newer one, after the server has restarted
@@ -151,7 +142,7 @@ async function readReply(body, signal, onText) {
     if (name === "error") throw new ApiError(data.error, 0);
     onText(data.text);
   }
-  throw new ApiError("The connection was lost before the reply was complete.", 0);
+  throw new ApiError(LOST, 0);
 }
 
 /** If the server is busy, retry up to three times, after the time it specifies. */

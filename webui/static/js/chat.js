@@ -6,7 +6,7 @@ import { asJson, asMarkdown, asText } from "./conversation_files.js";
 import { ConversationList } from "./conversation_list.js";
 import { DecodingForm } from "./decoding.js";
 import { byId, copyToClipboard, download, element, timedName } from "./dom.js";
-import { keep, noteMissing, onBack, recordToShow, remember } from "./kept.js";
+import { keep, noteMissing, remember, showKept } from "./kept.js";
 import { linkTo, notRepeatable, offerLink, openedLink } from "./permalink.js";
 import { RunPicker, trainingHint } from "./run_picker.js";
 import { pendingReply, turnElements } from "./turn_view.js";
@@ -76,7 +76,8 @@ function drawTurn(turn) {
 
 /** Draw and store what has changed in a turn. */
 function update(turn) {
-  drawTurn(turn);
+  if (conversation.path.includes(turn)) drawTurn(turn);
+  else boxes.delete(turn.id); // another version of an earlier message is shown
   for (const version of conversation.versionsOf(turn)) if (version !== turn) boxes.delete(version.id);
   draw();
   store();
@@ -239,8 +240,9 @@ async function openLink(link) {
       : { isSame: false, note: `The model now replies differently, perhaps because the program has changed. ${then}` },
   });
   const failure = await answer(turn, { run, snapshot: snapshot === "latest" ? null : snapshot, step, text, history, decoding }, asReply);
-  if (failure) states.set(turn.id, { error: `${notRepeatable("reply", failure)} ${then}` });
-  if (failure) drawTurn(turn);
+  if (!(failure instanceof ApiError)) return;
+  states.set(turn.id, { error: `${notRepeatable("reply", failure)} ${then}` });
+  drawTurn(turn);
 }
 
 byId("stop").addEventListener("click", stop);
@@ -252,16 +254,10 @@ byId("download-json").addEventListener("click", () => download(timedName("conver
 addEventListener("keydown", (event) => {
   if (event.key === "Escape" && pending && !document.querySelector(".offcanvas.show, .dropdown-menu.show")) stop();
 });
-for (const text of STARTERS) {
-  const button = element("button", { type: "button", class: "btn btn-soft" }, text);
-  button.addEventListener("click", () => send(text) && composer.text.focus());
-  byId("starters").append(button);
-}
+byId("starters").append(...STARTERS.map((text) => element("button", { type: "button", class: "btn btn-soft", click: () => send(text) && composer.text.focus() }, text)));
 composer.resize();
 const link = openedLink("reply", isReplyLink, note);
-const saved = link ? null : await recordToShow("chat");
-if (saved) open(saved, false);
-onBack((record) => open(record, false));
+await showKept("chat", open, link);
 composer.text.focus({ preventScroll: true });
 if (link) form.use({ ...link.decoding, seed: null }); // later replies have seeds of their own
 await picker.start(link);

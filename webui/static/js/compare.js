@@ -4,7 +4,7 @@ import { Composer } from "./composer.js";
 import { DecodingForm, decodingLabel } from "./decoding.js";
 import { ConversationList } from "./conversation_list.js";
 import { byId, copyToClipboard, download, element } from "./dom.js";
-import { keep, newId, noteMissing, onBack, recordToShow, remember, titleOf } from "./kept.js";
+import { keep, newId, noteMissing, remember, showKept, titleOf } from "./kept.js";
 import { labelsOf } from "./labels.js";
 import { errorMessage, replyMessage, typingIndicator, userMessage } from "./messages.js";
 import { RunPicker, isSnapshot, shortName, snapshotLabel, trainingHint } from "./run_picker.js";
@@ -91,8 +91,7 @@ function draw() {
   byId("welcome").hidden = columns.length > 0;
   lanes.style.setProperty("--columns", String(columns.length));
   const heads = columns.map((column, index) => {
-    const remove = element("button", { type: "button", class: "btn-close", "aria-label": `Remove column ${shortName(column.run)}, ${column.snapshot}` });
-    remove.addEventListener("click", () => removeColumn(index));
+    const remove = element("button", { type: "button", class: "btn-close", "aria-label": `Remove column ${shortName(column.run)}, ${column.snapshot}`, click: () => removeColumn(index) });
     const settings = element("button", { type: "button", class: "action", title: "Use the settings that are chosen under Decoding" }, decodingLabel(column.decoding ?? form.value));
     settings.addEventListener("click", () => {
       column.decoding = form.value;
@@ -127,9 +126,7 @@ function resultElement(turn, result, column) {
   if (result?.reply) return replyMessage(result.reply, label, labelsOf(column.task));
   if (result?.error) return errorMessage(result.error, () => request(turn, [column]));
   if (result === STOPPED) return errorMessage("Stopped.", () => request(turn, [column]));
-  const ask = element("button", { type: "button", class: "btn btn-sm btn-soft" }, "Reply"); // the column is newer than the turn
-  ask.addEventListener("click", () => request(turn, [column]));
-  return ask;
+  return element("button", { type: "button", class: "btn btn-sm btn-soft", click: () => request(turn, [column]) }, "Reply"); // the column is newer than the turn
 }
 
 function scrollToEnd() {
@@ -219,10 +216,8 @@ addEventListener("keydown", (event) => {
 byId("copy").addEventListener("click", async () => { note.textContent = await copyToClipboard(asText(), "comparison", "Download the comparison instead."); });
 byId("download-json").addEventListener("click", () => download("comparison.json", "application/json", JSON.stringify({ columns, turns }, null, 2)));
 
-const saved = await recordToShow("compare");
-if (saved) open(saved, false);
-else draw();
-onBack((record) => open(record, false));
+draw();
+await showKept("compare", open);
 composer.resize();
 await picker.start();
 noteMissing(note);

@@ -1,5 +1,5 @@
 // The message box: Enter sends, Shift + Enter starts a new line, arrow up recalls earlier messages.
-import { byId, formatNumber } from "./dom.js";
+import { byId, formatNumber, isEnter } from "./dom.js";
 
 export class Composer {
   /** `onSend(text)` returns false if the text was not accepted; then, or if `keepsText`, it stays in the box. */
@@ -13,7 +13,7 @@ export class Composer {
       this.send(onSend);
     });
     this.text.addEventListener("keydown", (event) => {
-      if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
+      if (isEnter(event) && !event.shiftKey) {
         event.preventDefault();
         this.send(onSend);
       } else if (event.key === "ArrowUp" && (this.text.value === "" || this.text.value === this.sent[this.recalled])) {

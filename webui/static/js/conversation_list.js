@@ -50,6 +50,7 @@ export class ConversationList {
     const records = await allRecords();
     const search = byId("find-kept").value;
     const found = records.filter((record) => !search || matches(textsOf(record).join("\n"), search));
+    if (document.activeElement.closest?.(".rename")) return;
     byId("kept-list").replaceChildren(...found.map((record) => this.item(record)));
     byId("kept-none").textContent = !records.length ? "None yet." : found.length ? "" : "None contains these words.";
     byId("download-all").disabled = byId("delete-all").disabled = !records.length;
@@ -62,11 +63,7 @@ export class ConversationList {
       element("span", { class: "muted" }, kind === "chat" ? time : `${KINDS[kind]} · ${time}`));
     open.addEventListener("click", () => (kind === this.kind ? this.onOpen(record) : location.assign(pathTo(record))));
     const item = element("li", { "aria-current": record.id === this.current && "true" }, open);
-    const action = (name, onClick) => {
-      const button = element("button", { type: "button", class: "action", "aria-label": `${name} ${title}` }, name);
-      button.addEventListener("click", onClick);
-      return button;
-    };
+    const action = (name, click) => element("button", { type: "button", class: "action", "aria-label": `${name} ${title}`, click }, name);
     item.append(action("Rename", () => item.replaceChildren(this.renameForm(record))), action("Delete", () => this.remove([record], `“${title}”`)));
     return item;
   }
@@ -75,17 +72,23 @@ export class ConversationList {
     const input = element("input", { class: "form-control form-control-sm", "aria-label": "New name", maxlength: 200, dir: "auto", required: true });
     input.value = record.title;
     const form = element("form", { class: "rename" }, input, element("button", { type: "submit", class: "btn btn-sm btn-primary" }, "Save"));
+    const close = async () => {
+      const index = [...byId("kept-list").children].indexOf(form.parentElement);
+      form.remove();
+      await this.draw();
+      byId("kept-list").children[index]?.querySelector("button").focus();
+    };
     form.addEventListener("submit", async (event) => {
       event.preventDefault();
       record.title = input.value.trim() || record.title;
       await saveRecord(record);
       this.onRename(record);
-      this.draw();
+      close();
     });
     input.addEventListener("keydown", (event) => {
       if (event.key !== "Escape") return;
       event.stopPropagation();
-      this.draw();
+      close();
     });
     requestAnimationFrame(() => input.select());
     return form;

@@ -45,7 +45,7 @@ export class CurveChart {
   draw(lines, view) {
     this.last = [lines, view];
     const data = lines.length ? uPlot.join(lines.map((line) => [line.steps, line.drawn.map((value) => (view.log && value <= 0 ? null : value))])) : [[]];
-    const shape = JSON.stringify([lines.map((line) => [line.name, line.isValidation, line.steps.length < 2]), view.log, view.single]);
+    const shape = JSON.stringify([lines.map((line) => [line.name, line.index, line.isValidation, line.steps.length < 2]), view.log, view.single]);
     this.view = view;
     this.element.setAttribute("aria-label", view.label);
     if (shape !== this.shape) {
@@ -94,7 +94,7 @@ export class CurveChart {
   valueRange() {
     const { range: [low, high], log } = this.view;
     if (!Number.isFinite(low)) return log ? [1, 10] : [0, 1];
-    if (log) return [roundTo(low, Math.floor), roundTo(high, Math.ceil)];
+    if (log) return low === high ? [low / 2, low * 2] : [roundTo(low, Math.floor), roundTo(high, Math.ceil)];
     const margin = (high - low) * 0.05 || Math.abs(high) * 0.05 || 1;
     return [low - margin, high + margin];
   }

@@ -48,8 +48,7 @@ export class CurvePanel {
       input.addEventListener("change", () => this.readZoom());
       return input;
     });
-    const reset = element("button", { type: "button", class: "btn btn-sm btn-soft" }, "All steps");
-    reset.addEventListener("click", () => this.setZoom(null));
+    const reset = element("button", { type: "button", class: "btn btn-sm btn-soft", click: () => this.setZoom(null) }, "All steps");
     return element("div", { class: "curve-controls" }, quantities, checkbox("log", "Log axis"), checkbox("clip", "Clip spikes"),
       element("span", {}, element("label", { for: smoothing.id }, "Smoothing "), " ", smoothing), element("span", {}, "Steps ", this.limits[0], " to ", this.limits[1], " ", reset));
   }
@@ -85,9 +84,10 @@ export class CurvePanel {
     const lines = this.lines();
     const { quantity, log, clip } = this.options;
     const { title, unit } = QUANTITIES[quantity];
+    const name = quantity === "bleu" ? title : title.toLowerCase();
     const steps = lines.flatMap((line) => line.steps);
     const last = Math.max(1, ...steps);
-    const zoom = this.zoom ? [this.zoom[0], Math.min(this.zoom[1], last)] : [0, last];
+    const zoom = this.zoom?.[0] < last ? [this.zoom[0], Math.min(this.zoom[1], last)] : [0, last];
     this.limits.forEach((input, end) => {
       const whole = [0, last][end];
       input.value = zoom[end] === whole ? "" : String(zoom[end]);
@@ -95,7 +95,7 @@ export class CurvePanel {
     });
     const shown = lines.map((line) => line.drawn.filter((value, index) => line.steps[index] >= zoom[0] && line.steps[index] <= zoom[1] && !(log && value <= 0)));
     const ranges = shown.filter((values) => values.some((value) => value !== null)).map((values) => (clip ? rangeWithoutSpikes(values) : rangeOf(values)));
-    this.caption.textContent = ranges.length ? this.describe(lines, title, unit) : `No ${title.toLowerCase()} has been recorded.`;
+    this.caption.textContent = ranges.length ? this.describe(lines, title, unit) : `No ${name} ${lines.length ? "can be shown here; choose all steps, without a log axis" : "has been recorded"}.`;
     const range = [Math.min(...ranges.map(([low]) => low)), Math.max(...ranges.map(([, high]) => high))];
     const label = ranges.length ? `${title} from ${range.map(formatNumber).join(" to ")}, steps ${zoom.map(formatNumber).join(" to ")}${log ? ", logarithmic" : ""}` : title;
     this.chart.draw(ranges.length ? lines : [], { label, log, zoom, range, single: this.runs.length === 1 });

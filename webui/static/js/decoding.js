@@ -146,7 +146,7 @@ export class DecodingForm {
       const below = option.below === null || empty || Number(input.value) < option.below;
       const valid = input.validity.valid && above && below;
       error.textContent = valid ? "" : this.expected(option);
-      input.toggleAttribute("aria-invalid", !valid);
+      input.setAttribute("aria-invalid", String(!valid));
       if (valid) this.set(option, empty ? null : numeric ? Number(input.value) : input.value);
     });
     return element("div", { class: "option" }, label, input, help, error);

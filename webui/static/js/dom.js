@@ -1,6 +1,6 @@
 // Helpers for the DOM, formatting and storage. Text is always inserted as text, so that no message can become markup.
 
-/** element("p", {class: "muted", title: "…"}, "text", otherElement, …); attributes that are null or false are omitted. */
+/** element("p", {class: "muted", click: onClick}, "text", otherElement, …); attributes that are null or false are omitted. */
 export function element(tag, attributes = {}, ...children) {
   return fill(document.createElement(tag), attributes, children);
 }
@@ -13,7 +13,8 @@ export function svgElement(tag, attributes = {}, ...children) {
 function fill(node, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) {
     if (value === null || value === undefined || value === false) continue;
-    node.setAttribute(name, value === true ? "" : String(value));
+    if (typeof value === "function") node.addEventListener(name, value);
+    else node.setAttribute(name, value === true ? "" : String(value));
   }
   node.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined));
   return node;
@@ -23,6 +24,9 @@ function fill(node, attributes, children) {
 export const address = (path) => document.body.dataset.root + path;
 
 export const byId = (id) => document.getElementById(id);
+
+/** Whether a key is Enter, and does not end the input of a character, which in Safari only the old code 229 tells. */
+export const isEnter = (event) => event.key === "Enter" && !event.isComposing && event.keyCode !== 229;
 
 /** Name the cells of table rows by the titles of their columns, for screens on which each row is shown as a list. */
 export function labelCells(rows, titles) {
@@ -64,7 +68,7 @@ export function timeAgo(time) {
 }
 
 /** A name for a file, such as "conversation_2026-05-04_17-03-22.json". */
-export const timedName = (name, extension) => `${name}_${new Date().toISOString().slice(0, 19).replaceAll(":", "-").replace("T", "_")}.${extension}`;
+export const timedName = (name, extension) => `${name}_${new Date().toLocaleString("sv").replaceAll(":", "-").replace(" ", "_")}.${extension}`;
 
 /** Offer a file for download. */
 export function download(name, type, content) {
@@ -93,20 +97,18 @@ export function ask(dialog) {
 /** Whose pages keep something in this browser: the run of an exported file, or the server and its root path. */
 export const OWNER = document.body.dataset.run ?? address("/");
 
-/** Load what this tab has kept, or else what was kept last in any tab; null if there is nothing. */
-export function loadState(name) {
+/** What `use()` returns; null if the storage is disabled or full, or what it contains cannot be read. */
+export function withStorage(use) {
   try {
-    const key = `${OWNER}:${name}`;
-    return JSON.parse(sessionStorage.getItem(key) ?? localStorage.getItem(key));
+    return use();
   } catch {
     return null;
   }
 }
 
+/** Load what this tab has kept, or else what was kept last in any tab; null if there is nothing. */
+export const loadState = (name) => withStorage(() => JSON.parse(sessionStorage.getItem(`${OWNER}:${name}`) ?? localStorage.getItem(`${OWNER}:${name}`)));
+
 export function saveState(name, value) {
-  try {
-    for (const storage of [sessionStorage, localStorage]) storage.setItem(`${OWNER}:${name}`, JSON.stringify(value));
-  } catch {
-    // storage is full or disabled: nothing is restored after a reload
-  }
+  withStorage(() => { for (const storage of [sessionStorage, localStorage]) storage.setItem(`${OWNER}:${name}`, JSON.stringify(value)); });
 }

@@ -1,6 +1,6 @@
 // Voting on the pairs of an evaluation: reply, vote, see the systems, next.
 import { fetchJson } from "./api.js";
-import { address, ask, byId, counted, download, element, formatNumber } from "./dom.js";
+import { address, ask, byId, counted, download, element, formatNumber, withStorage } from "./dom.js";
 import { shortName } from "./run_picker.js";
 import { resultTables } from "./votes.js";
 
@@ -111,20 +111,12 @@ async function showResults() {
 
 byId("name").textContent = shortName(name);
 byId("name").title = name;
-try {
-  byId("judge-name").value = localStorage.getItem("judge") ?? "";
-} catch {
-  // storage is disabled: the name is typed again
-}
+byId("judge-name").value = withStorage(() => localStorage.getItem("judge")) ?? "";
 byId("judge-form").addEventListener("submit", (event) => {
   event.preventDefault();
   judge = byId("judge-name").value.trim();
   if (!judge) return;
-  try {
-    localStorage.setItem("judge", judge);
-  } catch {
-    // not remembered
-  }
+  withStorage(() => localStorage.setItem("judge", judge));
   byId("judge-form").hidden = true;
   byId("judging").hidden = false;
   attempt(showNext);
@@ -151,7 +143,7 @@ byId("delete").addEventListener("click", () => attempt(async () => {
 byId("show-results").addEventListener("click", () => attempt(showResults));
 document.addEventListener("keydown", (event) => {
   const button = [...buttons, byId("skip")][Number(event.key) - 1];
-  const isTyping = event.target.closest("input, textarea, select");
+  const isTyping = event.target.closest("input, textarea, select, dialog");
   if (button && !button.disabled && !isTyping && !event.ctrlKey && !event.altKey && !event.metaKey && !byId("judging").hidden) button.click();
 });
 for (const id of ["judge-name", "start"]) byId(id).disabled = false; // before this script, the browser would send the form

@@ -1,7 +1,7 @@
 // What explains an output: the other hypotheses, the attention, unknown tokens, and how long it took.
 import { attentionMap } from "./attention.js";
 import { AttentionLinks } from "./attention_links.js";
-import { element, formatNumber, formatSeconds } from "./dom.js";
+import { counted, element, formatNumber, formatSeconds } from "./dom.js";
 import { capitalize } from "./labels.js";
 import { tokenElement } from "./tokens.js";
 
@@ -51,7 +51,7 @@ export function facts(answer, labels, more = []) {
   return section("Details", element("dl", { class: "facts-list" },
     element("dt", {}, "Time"), element("dd", {}, `${formatSeconds(answer.seconds)}, ${formatNumber(answer.reply_words.length / Math.max(answer.seconds, 0.0001))} tokens per second`),
     ENDS[answer.ended] && [element("dt", {}, "Ended by"), element("dd", {}, ENDS[answer.ended])],
-    element("dt", {}, "Training"), element("dd", {}, answer.step === null ? "–" : `${formatNumber(answer.step)} steps`),
+    element("dt", {}, "Training"), element("dd", {}, answer.step === null ? "–" : counted(answer.step, "step")),
     element("dt", {}, "Tokens read"), element("dd", { dir: "auto" }, tokens(answer.source_words)),
     element("dt", {}, `Tokens of the ${labels.output}`), element("dd", { dir: "auto" }, tokens(answer.reply_words)),
     more.map(([title, text]) => [element("dt", {}, title), element("dd", { dir: "auto" }, text)])));

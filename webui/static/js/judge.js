@@ -34,12 +34,12 @@ function drawColumns() {
   saveState("evaluation", { columns, texts: lines() });
   byId("columns").replaceChildren(...columns.map((column, index) => {
     const label = modelLabel(column);
-    const remove = element("button", { type: "button", class: "btn-close", "aria-label": `Remove ${label}` });
-    remove.addEventListener("click", () => {
+    const remove = () => {
       columns = columns.filter((_, other) => other !== index);
       drawColumns();
-    });
-    return element("li", { title: `${column.run}\n${JSON.stringify(column.decoding)}` }, element("span", { dir: "auto" }, label), remove);
+    };
+    return element("li", { title: `${column.run}\n${JSON.stringify(column.decoding)}` }, element("span", { dir: "auto" }, label),
+      element("button", { type: "button", class: "btn-close", "aria-label": `Remove ${label}`, click: remove }));
   }));
 }
 

@@ -1,6 +1,6 @@
 // What this browser keeps, by the same rules on all pages, which docs/web.md describes: records of what was sent and
 // answered in IndexedDB, or without it for as long as the page is open. A record is {id, kind, title, changed, …}.
-import { OWNER, address, loadState, saveState } from "./dom.js";
+import { OWNER, address, loadState, saveState, withStorage } from "./dom.js";
 
 /** The kinds of records, each of the page at /kind. */
 export const KINDS = { chat: "conversation", compare: "comparison", talk: "two models", translate: "translation", write: "text" };
@@ -31,12 +31,22 @@ function result(request) {
   });
 }
 
+function complete(transaction) {
+  return new Promise((resolve, reject) => {
+    transaction.oncomplete = resolve;
+    transaction.onabort = () => reject(transaction.error);
+  });
+}
+
 let database = null;
 function open() {
   database ??= new Promise((resolve, reject) => {
     const request = indexedDB.open(NAME, 1);
     request.onupgradeneeded = () => request.result.createObjectStore(STORE, { keyPath: "id" });
-    request.onsuccess = () => resolve(request.result);
+    request.onsuccess = () => {
+      request.result.onclose = () => { database = null; }; // the browser has closed it
+      resolve(request.result);
+    };
     request.onerror = () => reject(request.error);
   });
   return database;
@@ -63,11 +73,14 @@ export async function loadRecord(id) {
 /** A conversation with the turns and replies that another tab has added to the stored one. */
 export function mergedTurns(record, stored) {
   const turns = new Map(record.turns.map((turn) => [turn.id, turn]));
+  const before = new Map(stored.turns.map((turn) => [turn.id, turn]));
   for (const other of stored.turns) {
     const turn = turns.get(other.id);
     if (!turn) {
-      const hasCurrent = [...turns.values()].some((one) => one.isCurrent && one.parent === other.parent && one.follows === other.follows);
-      turns.set(other.id, hasCurrent ? { ...other, isCurrent: false } : other);
+      const followed = before.get(other.parent)?.replies[other.follows]?.time; // that reply may now have another place
+      const follows = followed ? turns.get(other.parent).replies.findIndex(({ time }) => time === followed) : other.follows;
+      const hasCurrent = [...turns.values()].some((one) => one.isCurrent && one.parent === other.parent && one.follows === follows);
+      turns.set(other.id, { ...other, follows, isCurrent: other.isCurrent && !hasCurrent });
     } else {
       const known = new Set(turn.replies.map(({ time }) => time));
       const added = other.replies.filter(({ time }) => !known.has(time));
@@ -92,7 +105,8 @@ export async function saveRecord(record) {
   try {
     const records = await store("readwrite");
     const stored = await result(records.get(record.id));
-    await result(records.put(stored && MERGE[record.kind] ? MERGE[record.kind](record, stored) : record));
+    records.put(stored && MERGE[record.kind] ? MERGE[record.kind](record, stored) : record);
+    await complete(records.transaction); // it fails later than the request if the storage is full
     inMemory.delete(record.id);
     return true;
   } catch {
@@ -141,12 +155,20 @@ async function storeChanged(record, note) {
 
 let isMissing = false; // what the address names
 
-/** The record that the address names, or else the last one of its kind; undefined if there is none. */
-export async function recordToShow(kind) {
+/**
+ * Call `show(record, false)` with the record that the address names, or else the last one of its kind, unless the page was
+ * opened by a link; and when Back or Forward leads to another record, with {} for an empty page.
+ */
+export async function showKept(kind, show, link = null) {
+  addEventListener("popstate", async () => {
+    const named = namedId();
+    if (named !== shown) show((named && await loadRecord(named)) || {}, false);
+  });
+  if (link) return;
   const named = namedId();
   const record = await loadRecord(named ?? loadState(`shown:${kind}`));
   isMissing = named !== null && !record;
-  return record?.kind === kind ? record : undefined;
+  if (record?.kind === kind) show(record, false);
 }
 
 /** Tell if there is no record with the name in the address. */
@@ -154,18 +176,10 @@ export function noteMissing(note) {
   if (isMissing) note.textContent = "Nothing is kept under this address in this browser. It may have been deleted, or be kept in another browser.";
 }
 
-/** Call `show(record)` when Back or Forward leads to another record, with {} for an empty page. */
-export function onBack(show) {
-  addEventListener("popstate", async () => {
-    const named = namedId();
-    if (named !== shown) show((named && await loadRecord(named)) || {});
-  });
-}
-
 /** Forget everything: all records, and what pages remember in the storage, except the theme and the token. */
 export async function forgetAll() {
   for (const { id } of await allRecords()) await deleteRecord(id);
-  for (const storage of [sessionStorage, localStorage]) {
+  withStorage(() => [sessionStorage, localStorage].forEach((storage) => {
     for (const key of Object.keys(storage)) if (key.startsWith(`${OWNER}:`)) storage.removeItem(key);
-  }
+  }));
 }

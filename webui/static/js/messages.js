@@ -22,13 +22,8 @@ export function replyMessage(answer, label, labels = labelsOf("conversation"), l
 
 /** An error in place of a reply; `retry`, if given, is called by a button. */
 export function errorMessage(message, retry = null) {
-  const box = element("div", { class: "error", role: "alert" }, element("p", {}, message));
-  if (retry) {
-    const button = element("button", { type: "button", class: "btn btn-sm btn-soft" }, "Try again");
-    button.addEventListener("click", retry, { once: true });
-    box.append(button);
-  }
-  return box;
+  return element("div", { class: "error", role: "alert" }, element("p", {}, message),
+    retry && element("button", { type: "button", class: "btn btn-sm btn-soft", click: retry }, "Try again"));
 }
 
 /** What is shown while a model replies; with a note and the seconds as long as `isWaiting()`, from the second one on. */

@@ -15,9 +15,6 @@ export async function askForNote(run) {
 }
 
 /** A button that shows and toggles the star of a run; `onToggle` saves it. */
-export function starButton(run, onToggle) {
-  const label = `Star ${run.name}`;
-  const button = element("button", { type: "button", class: "star", "aria-pressed": String(run.notes.star), "aria-label": label, title: run.notes.star ? "Remove the star" : "Star" }, run.notes.star ? "★" : "☆");
-  button.addEventListener("click", onToggle);
-  return button;
+export function starButton({ name, notes: { star } }, onToggle) {
+  return element("button", { type: "button", class: "star", "aria-pressed": String(star), "aria-label": `Star ${name}`, title: star ? "Remove the star" : "Star", click: onToggle }, star ? "★" : "☆");
 }

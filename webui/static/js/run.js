@@ -148,9 +148,9 @@ byId("edit-note").addEventListener("click", async () => {
   if (text !== null) await changeNotes({ text });
 });
 await refresh();
-followRuns((runs, removed) => {
+followRuns((runs, removed, isFirst) => {
   const run = runs.find((other) => other.name === shown?.name);
-  if (shown !== null) note.textContent = ""; // the server is back
+  if (run) note.textContent = ""; // the server is back
   const isNews = run && Object.keys(run).some((key) => JSON.stringify(run[key]) !== JSON.stringify(shown[key]));
-  if (shown === null || isNews || removed.includes(shown.name)) refresh();
+  if (shown === null || isNews || removed.includes(shown.name) || (isFirst && !run)) refresh();
 }, (error) => { note.textContent = error.message; });

@@ -20,6 +20,7 @@ let isOpen = loadState("comparison-open") ?? false;
 const view = new URLSearchParams(location.search); // the filters and the order, which a reload and Back keep
 let order = { by: view.get("sort") in ORDERS ? view.get("sort") : "newest", isReversed: view.has("reversed") };
 
+const compared = () => [...selected].filter((name) => runs.has(name)); // the others were deleted
 const filters = () => ({ search: byId("search").value.trim(), state: byId("state").value, task: byId("task").value, starred: byId("starred").checked, hidden: byId("hidden").checked });
 
 /** Put the filters and the order into the address, and the scroll position beside it. */
@@ -39,11 +40,7 @@ function cells(run) {
   const select = element("input", { type: "checkbox", class: "form-check-input", "aria-label": `Compare ${run.name}` });
   select.checked = selected.has(run.name);
   select.addEventListener("change", () => toggle(run.name, select));
-  const button = (text, label, action) => {
-    const one = element("button", { type: "button", class: "btn btn-sm btn-soft", "aria-label": `${label} ${run.name}` }, text);
-    one.addEventListener("click", action);
-    return one;
-  };
+  const button = (text, label, click) => element("button", { type: "button", class: "btn btn-sm btn-soft", "aria-label": `${label} ${run.name}`, click }, text);
   return [
     element("td", {}, select),
     element("td", {}, starButton(run, () => change(run, { star: !run.notes.star }))),
@@ -125,16 +122,16 @@ function loadSettings() {
 }
 
 function toggle(name, checkbox) {
-  const isFull = selected.size >= MAX_SELECTED;
+  const isFull = compared().length >= MAX_SELECTED;
   if (checkbox.checked && isFull) checkbox.checked = false;
   else if (checkbox.checked) selected.add(name);
   else selected.delete(name);
   showSelection();
-  if (isFull && !checkbox.checked && selected.size === MAX_SELECTED) byId("selection-count").textContent = `At most ${MAX_SELECTED} runs can be compared at once.`;
+  if (isFull && !checkbox.checked && compared().length === MAX_SELECTED) byId("selection-count").textContent = `At most ${MAX_SELECTED} runs can be compared at once.`;
 }
 
 function showSelection() {
-  const names = [...selected].filter((name) => runs.has(name));
+  const names = compared();
   saveState("compared-runs", [...selected]);
   byId("selection").hidden = !names.length;
   byId("selection-count").textContent = `${counted(names.length, "run")} selected`;
@@ -149,12 +146,12 @@ function openComparison(isOpened) {
 
 /** Show the comparison of the selected runs; called again while one of them is training. */
 async function compare() {
-  const names = [...selected].filter((name) => runs.has(name));
+  const names = compared();
   byId("comparison").hidden = !isOpen || !names.length;
   if (byId("comparison").hidden) return;
   try {
     const result = await fetchJson(`/api/comparison?${new URLSearchParams(names.map((name) => ["run", name]))}`);
-    if (names.join() !== [...selected].filter((name) => runs.has(name)).join()) return; // changed in the meantime
+    if (names.join() !== compared().join()) return; // changed in the meantime
     byId("comparison-error").textContent = "";
     curves.show(result.runs.map((name) => ({ name, curves: result.curves[name] })));
     byId("differences").replaceChildren(differencesTable(result, curves.colors));
@@ -200,7 +197,7 @@ document.addEventListener("scrollend", saveView);
 history.scrollRestoration = "manual";
 let scroll = history.state?.scroll ?? null; // when the page was left
 byId("select-shown").addEventListener("click", () => {
-  for (const box of table.querySelectorAll("tbody input:not(:checked)")) if (selected.size < MAX_SELECTED) box.click();
+  for (const box of table.querySelectorAll("tbody input:not(:checked)")) if (compared().length < MAX_SELECTED) box.click();
 });
 byId("clear").addEventListener("click", () => {
   selected.clear();

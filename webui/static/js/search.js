@@ -45,14 +45,11 @@ function showRun(details) {
 /** Texts to try: sources of the run's samples, or greetings for a run without samples. */
 function drawStarters({ samples }) {
   const texts = [...new Set(samples.map((sample) => sample.source))].filter((text) => !text.includes("<unknown>")).slice(0, 3);
-  byId("starters").replaceChildren(...(texts.length ? texts : STARTERS).map((text) => {
-    const button = element("button", { type: "button", class: "btn btn-soft", dir: "auto" }, text);
-    button.addEventListener("click", () => {
-      byId("text").value = text;
-      byId("form").requestSubmit();
-    });
-    return button;
-  }));
+  const start = (text) => {
+    byId("text").value = text;
+    byId("form").requestSubmit();
+  };
+  byId("starters").replaceChildren(...(texts.length ? texts : STARTERS).map((text) => element("button", { type: "button", class: "btn btn-soft", dir: "auto", click: () => start(text) }, text)));
 }
 
 function showWidth() {
@@ -79,6 +76,7 @@ async function search() {
   const next = new SearchModel();
   try {
     for await (const line of fetchLines("/api/search", body, controller.signal)) {
+      if (pending !== controller) return; // another search has started
       if (line.error) throw new ApiError(line.error, 0);
       next.add(line);
       if (model !== next) begin(next);
@@ -87,7 +85,7 @@ async function search() {
     }
     if (pending === controller) finish();
   } catch (error) {
-    if (pending !== controller) return; // another search has started
+    if (pending !== controller) return;
     if (error.name === "AbortError") finish("Stopped.");
     else if (error instanceof ApiError) fail(error);
     else throw error;
@@ -109,7 +107,8 @@ function begin(next) {
   show(0);
 }
 
-function show(step) {
+function show(wanted) {
+  const step = Math.min(wanted, model.steps); // none if the text cannot be read
   tree.draw(model, step);
   byId("step").max = String(Math.max(1, model.steps));
   byId("step").value = String(step);

@@ -39,8 +39,8 @@ export function alternatives(model, node, onForce) {
   const rows = candidates.map((one) => {
     const bar = element("span", { class: "share-bar", "aria-hidden": "true" });
     bar.style.setProperty("--share", `${(100 * one.probability).toFixed(1)}%`);
-    const button = element("button", { type: "button", class: "btn btn-sm btn-soft", "aria-label": `Force ${one.word === END ? "the end" : one.word}` }, "Force");
-    button.addEventListener("click", () => onForce([...before.map((earlier) => earlier.word), one.word]));
+    const button = element("button", { type: "button", class: "btn btn-sm btn-soft", "aria-label": `Force ${one.word === END ? "the end" : one.word}`,
+      click: () => onForce([...before.map((earlier) => earlier.word), one.word]) }, "Force");
     return element("tr", { class: one.word === node.word ? "chosen" : null },
       element("th", { scope: "row" }, token(one.word)), element("td", { class: "num" }, percent(one.probability)), element("td", { class: "share" }, bar),
       element("td", { class: `fate ${one.fate}` }, FATES[one.fate]), element("td", {}, button));

@@ -1,11 +1,13 @@
 // A search as the server sends it, line by line: a tree of hypotheses, and what became of every word.
+import { counted } from "./dom.js";
+
 export const END = "<eos>";
 const SETTINGS = {
   allow_unknown: "unknown words are not allowed (allow_unknown)",
   min_length: "the reply would be too short (min_length)",
   no_repeat_ngram_size: "it would repeat a sequence of tokens (no_repeat_ngram_size)",
 };
-const place = (rank) => (rank === 0 ? "best" : `number ${rank + 1}`);
+const place = (rank, beam) => `${rank === 0 ? "best" : `number ${rank + 1}`} of ${counted(beam.length, "hypothesis", "hypotheses")}`;
 
 export const decimal = (value) => value.toFixed(2).replace("-", "−");
 
@@ -70,9 +72,9 @@ export class SearchModel {
     const rank = beam.indexOf(node);
     const end = node.word === END ? "Finished" : null;
     if (node.droppedAt <= step) return `${end ? "Finished, but d" : "D"}ropped at step ${node.droppedAt}: ${end ? "others" : "the continuations of others"} rank better`;
-    if (rank >= 0 && end) return `Finished: ${place(rank)} of ${beam.length} hypotheses`;
-    if (rank >= 0 && this.ranking && step === this.steps) return `Unfinished when the search ended: ${place(rank)} of ${beam.length} hypotheses`;
-    if (rank >= 0) return `Kept: ${place(rank)} of ${beam.length} hypotheses`;
+    if (rank >= 0 && end) return `Finished: ${place(rank, beam)}`;
+    if (rank >= 0 && this.ranking && step === this.steps) return `Unfinished when the search ended: ${place(rank, beam)}`;
+    if (rank >= 0) return `Kept: ${place(rank, beam)}`;
     return `Kept at step ${node.depth}, and continued`;
   }
 

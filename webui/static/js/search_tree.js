@@ -45,7 +45,7 @@ export class SearchTree {
     this.measure();
     this.drawWords();
     this.drawLines();
-    this.focusable(this.nodes.has(document.activeElement) ? document.activeElement : this.buttons.get((this.selected ?? model.beams[step][0]).key));
+    this.focusable(this.nodes.has(document.activeElement) ? document.activeElement : this.buttons.get(this.selected?.key) ?? this.buttons.get(model.beams[step][0].key));
   }
 
   notableLeaves(node) {

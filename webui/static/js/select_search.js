@@ -1,5 +1,5 @@
 // Finding an option of a long <select> by typing: a button beside it, which opens a dialog with a search field and a list.
-import { element, formatNumber, svgElement } from "./dom.js";
+import { element, formatNumber, isEnter, svgElement } from "./dom.js";
 
 const FEW = 8; // options that need no search
 const SHOWN = 100; // options in the list
@@ -53,7 +53,7 @@ function openSearch(select, title) {
   field.addEventListener("keydown", (event) => {
     const move = { ArrowDown: 1, ArrowUp: -1, PageDown: 10, PageUp: -10 }[event.key];
     if (move) activate(active + move);
-    else if (event.key === "Enter" && list.children[active]) choose(list.children[active]);
+    else if (isEnter(event) && list.children[active]) choose(list.children[active]);
     else return;
     event.preventDefault();
   });

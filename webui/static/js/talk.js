@@ -4,7 +4,7 @@ import { DecodingForm } from "./decoding.js";
 import { isTalk } from "./conversation_files.js";
 import { ConversationList } from "./conversation_list.js";
 import { byId, copyToClipboard, counted, download, element, timedName } from "./dom.js";
-import { keep, newId, noteMissing, onBack, recordToShow, remember, titleOf } from "./kept.js";
+import { keep, newId, noteMissing, remember, showKept, titleOf } from "./kept.js";
 import { errorMessage } from "./messages.js";
 import { linkTo, notRepeatable, offerLink, openedLink } from "./permalink.js";
 import { findLoop, repeatedTurn } from "./repetition.js";
@@ -44,8 +44,10 @@ async function showRun(details) {
 }
 
 async function showPartner() {
+  const name = partner.value;
   try {
-    const details = partner.value === ITSELF ? picker.details ?? { snapshots: [] } : await fetchJson(`/api/runs/${encodeURIComponent(partner.value)}`);
+    const details = name === ITSELF ? picker.details ?? { snapshots: [] } : await fetchJson(`/api/runs/${encodeURIComponent(name)}`);
+    if (partner.value !== name) return; // another was chosen during the request
     const selected = wantedPartner?.snapshot ?? partnerSnapshot.value; // may have changed during the request
     partnerSnapshot.replaceChildren(...details.snapshots.map((name) => new Option(snapshotTitle(name, details), name)));
     if (details.snapshots.includes(selected)) partnerSnapshot.value = selected;
@@ -109,7 +111,7 @@ function open(record, isNext = true) {
   remember({ id, kind: "talk" }, isNext, !record.id);
   log.replaceChildren();
   byId("summary").textContent = actionNote.textContent = "";
-  byId("actions").hidden = true;
+  byId("actions").hidden = byId("stop").hidden = true;
   list.draw(id);
   talk = record.talk && { ...record.talk, replies: [] };
   if (!talk) return;
@@ -213,9 +215,7 @@ addEventListener("keydown", (event) => {
   if (event.key === "Escape" && !document.querySelector(".offcanvas.show")) pending?.abort();
 });
 if (link) form.use(link.decoding);
-const saved = link ? null : await recordToShow("talk");
-if (saved) open(saved, false);
-onBack((record) => open(record, false));
+await showKept("talk", open, link);
 await picker.start(link?.models[0]);
 noteMissing(note);
 if (link) openLink();

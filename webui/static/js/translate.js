@@ -4,7 +4,7 @@ import { Composer } from "./composer.js";
 import { DecodingForm } from "./decoding.js";
 import { ConversationList } from "./conversation_list.js";
 import { byId, copyToClipboard, element, formatSeconds, loadState, saveState } from "./dom.js";
-import { isNamed, keep, newId, noteMissing, onBack, recordToShow, remember, titleOf } from "./kept.js";
+import { isNamed, keep, newId, noteMissing, remember, showKept, titleOf } from "./kept.js";
 import { attention, facts, hypotheses, unknownWords } from "./explanation.js";
 import { capitalize, labelsOf } from "./labels.js";
 import { errorMessage, warning } from "./messages.js";
@@ -19,7 +19,7 @@ const MAX_EXAMPLES = 4;
 const labels = labelsOf("translation");
 const form = new DecodingForm();
 const picker = new RunPicker(showRun, (error) => { note.textContent = error.message; }, "/translate");
-const longestLine = (text) => Math.max(...text.split("\n").map((line) => [...line].length));
+const longestLine = (text) => text.split("\n").reduce((longest, line) => Math.max(longest, [...line].length), 0);
 const composer = new Composer(translate, { keepsText: true, maxHeight: 420, length: longestLine });
 const note = byId("note");
 const output = byId("output");
@@ -50,14 +50,11 @@ function showRun(details) {
 
 /** Sources of the run's samples to try, as long as nothing is translated. */
 function drawExamples() {
-  const buttons = [...references.keys()].slice(0, MAX_EXAMPLES).map((source) => {
-    const button = element("button", { type: "button", class: "btn btn-soft", dir: "auto" }, source);
-    button.addEventListener("click", () => {
-      composer.setText(source);
-      composer.send(translate);
-    });
-    return button;
-  });
+  const show = (source) => {
+    composer.setText(source);
+    composer.send(translate);
+  };
+  const buttons = [...references.keys()].slice(0, MAX_EXAMPLES).map((source) => element("button", { type: "button", class: "btn btn-soft", dir: "auto", click: () => show(source) }, source));
   byId("example-buttons").replaceChildren(...buttons);
   byId("examples").hidden = lines.length > 0 || !buttons.length;
 }
@@ -158,7 +155,7 @@ function compareWithLink() {
   const { error } = lines.find((line) => line.error) ?? {};
   const then = ` When the link was made, it was: “${link.replies.join(" ")}”`;
   if (error) note.textContent = notRepeatable(labels.output, { message: error }) + then;
-  else note.textContent = now.join("\n") === link.replies.join("\n") ? `The same ${labels.output} as when the link was made.` : `The model now translates differently.${then}`;
+  else if (lines.every(({ source, answer }) => answer || !source)) note.textContent = now.join("\n") === link.replies.join("\n") ? `The same ${labels.output} as when the link was made.` : `The model now translates differently.${then}`;
   link = null;
 }
 
@@ -268,10 +265,8 @@ addEventListener("keydown", (event) => {
 });
 
 link = openedLink("translation", isTranslationLink, note);
-const saved = link ? null : await recordToShow("translate");
 const draft = isNamed ? null : loadState("source");
-if (saved) open(saved, false);
-onBack((record) => open(record, false));
+await showKept("translate", open, link);
 composer.setText(link?.text ?? draft ?? composer.text.value);
 composer.text.focus({ preventScroll: true });
 if (link) form.use(link.decoding);

@@ -1,6 +1,6 @@
 // A turn of a conversation: the message, its reply or what happened instead, and what can be done with both.
 import { replyOf } from "./conversation.js";
-import { element } from "./dom.js";
+import { counted, element, isEnter } from "./dom.js";
 import { labelsOf } from "./labels.js";
 import { errorMessage, replyMessage, typingIndicator, userMessage } from "./messages.js";
 import { modelLabel } from "./run_picker.js";
@@ -14,7 +14,7 @@ import { searchLink } from "./search_request.js";
 export function turnElements(turn, versions, state, actions) {
   const reply = replyOf(turn);
   return [
-    turn.before?.length ? element("p", { class: "muted before" }, `After ${turn.before.length} earlier messages, which the link contains.`) : null,
+    turn.before?.length ? element("p", { class: "muted before" }, `After ${counted(turn.before.length, "earlier message")}, which the link contains.`) : null,
     messageElement(turn, versions, state, actions),
     reply && !state?.indicator ? replyElements(turn, reply, actions) : null,
     outcome(turn, state, actions),
@@ -53,7 +53,7 @@ function editor(turn, onSave, onCancel) {
     save();
   });
   text.addEventListener("keydown", (event) => {
-    if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
+    if (isEnter(event) && !event.shiftKey) {
       event.preventDefault();
       save();
     } else if (event.key === "Escape") {
@@ -86,10 +86,8 @@ function outcome(turn, state, actions) {
   return [text, stopped];
 }
 
-function button(text, action, onClick) {
-  const node = element("button", { type: "button", class: "action", "data-action": action }, text);
-  node.addEventListener("click", onClick);
-  return node;
+function button(text, action, click) {
+  return element("button", { type: "button", class: "action", "data-action": action, click }, text);
 }
 
 /** "‹ 1/2 ›" to switch between versions; null if there is only one. */

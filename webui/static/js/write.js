@@ -1,8 +1,8 @@
 // The page for language models: a prompt, and the texts with which one or two snapshots continue it.
 import { fetchLines } from "./api.js";
 import { ConversationList } from "./conversation_list.js";
-import { byId, formatNumber, formatSeconds, loadState, saveState } from "./dom.js";
-import { isNamed, keep, newId, noteMissing, onBack, recordToShow, remember, titleOf } from "./kept.js";
+import { byId, counted, formatSeconds, loadState, saveState } from "./dom.js";
+import { isNamed, keep, newId, noteMissing, remember, showKept, titleOf } from "./kept.js";
 import { linkTo, notRepeatable, offerLink, openedLink } from "./permalink.js";
 import { RunPicker, snapshotTitle, trainingHint } from "./run_picker.js";
 import { WrittenText } from "./written_text.js";
@@ -69,7 +69,7 @@ function show(requests) {
 
 /** Request a text, and show it as it is written. */
 async function stream(text, signal, linked) {
-  const count = () => `${formatNumber(text.tokens.length)} tokens · seed ${text.request.seed}`;
+  const count = () => `${counted(text.tokens.length, "token")} · seed ${text.request.seed}`;
   try {
     for await (const line of fetchLines("/api/generate", text.request, signal)) {
       if (line.tokens) text.add(line.tokens);
@@ -105,6 +105,7 @@ async function save() {
 function open(record, isNext = true) {
   pending?.abort();
   pending = null;
+  byId("stop").hidden = true;
   id = record.id ?? newId();
   remember({ id, kind: "write" }, isNext, !record.id);
   list.draw(id);
@@ -153,12 +154,10 @@ addEventListener("pagehide", () => {
   if (pending) save();
 });
 const link = openedLink("text", isTextLink, note);
-const saved = link ? null : await recordToShow("write");
 const draft = isNamed ? null : loadState("prompt");
-if (saved) open(saved, false);
+await showKept("write", open, link);
 if (link) setFields({ run: link.run, fields: FIELDS.map((name) => (name === "text" ? link.prompt : link[name]) ?? "") });
 else if (draft) setFields(draft);
-onBack((record) => open(record, false));
 await picker.start(link);
 noteMissing(note);
 if (link) {

@@ -18,11 +18,7 @@ export class WrittenText {
       element("span", { class: "prompt" }, request.prompt));
     this.status = element("p", { class: "hint", role: "status" }, "Writing …");
     this.note = element("p", { class: "text-note", role: "status" });
-    const button = (name, action) => {
-      const node = element("button", { type: "button", class: "btn btn-sm btn-soft ms-1" }, name);
-      node.addEventListener("click", action);
-      return node;
-    };
+    const button = (name, click) => element("button", { type: "button", class: "btn btn-sm btn-soft ms-1", click }, name);
     this.actions = element("div", { hidden: true },
       button("Copy", async () => { this.note.textContent = await copyToClipboard(request.prompt + this.value, "text", "Select the text and copy it."); }),
       button("Download", () => download(timedName("text", "txt"), "text/plain", request.prompt + this.value)), button("Link", () => onLink(this)));

@@ -14,9 +14,9 @@ export function encodeText(text, codec) {
 export class TokenText {
   constructor(codec, context) {
     this.codec = codec;
-    this.line = []; // tokens since the last line break
+    this.line = codec.tokens(context.slice(context.lastIndexOf(EOS) + 1)); // tokens since the last line break
     this.shown = ""; // the part of their text that was returned
-    context.forEach((id) => this.add(id));
+    this.newText();
   }
 
   /** The text that another id adds. */

@@ -13,8 +13,8 @@ export class SubwordTokenizer {
   /** `pieces` are subwords and their scores, `model` is "unigram" or "bpe". */
   constructor({ pieces, model }) {
     this.scores = new Map(pieces);
-    this.longest = Math.max(...pieces.map(([piece]) => [...piece].length));
-    this.unknownScore = Math.fround(Math.min(...this.scores.values()) - UNKNOWN_PENALTY);
+    this.longest = pieces.reduce((longest, [piece]) => Math.max(longest, [...piece].length), 0);
+    this.unknownScore = Math.fround(pieces.reduce((worst, [, score]) => Math.min(worst, score), Infinity) - UNKNOWN_PENALTY);
     this.segment = model === "bpe" ? this.mergePairs : this.bestSegmentation;
   }
 

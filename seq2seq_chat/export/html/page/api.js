@@ -32,6 +32,7 @@ worker.onmessage = ({ data: { id, result, tokens, error, stopped } }) => {
 
 /** Send a request to the worker, which `signal` stops; `onTokens` is called with tokens of a text as they are written. */
 function ask(request, signal = null, onTokens = null) {
+  signal?.throwIfAborted(); // while the model was loaded
   const id = crypto.getRandomValues(new Uint32Array(1))[0] || 1;
   signal?.addEventListener("abort", () => worker.postMessage({ stop: id }), { once: true });
   return new Promise((resolve, reject) => {
