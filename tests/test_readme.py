@@ -194,7 +194,7 @@ def check_inline_code(code: str) -> None:
         options = {option for one in verbs for parameter in one.params for option in parameter.opts}
         assert {word for word in words if word.startswith("--")} <= options, code
     setting = re.fullmatch(r"((data|model|training|decoding)\.(\w+))[:=]*(.*)", " ".join(words))
-    if setting:
+    if setting and setting[3] != "json":  # a file
         key, section, name, value = setting.groups()
         annotation = Config.model_fields[section].annotation
         assert key in RENAMED_KEYS or name in annotation.model_fields, code  # type: ignore[union-attr]

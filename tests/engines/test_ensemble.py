@@ -82,7 +82,7 @@ def test_evaluate_with_another_run(cli: Cli, runs: list[Run], tmp_path: Path) ->
 def test_what_cannot_be_an_ensemble(cli: Cli, runs: list[Run], tmp_path: Path) -> None:
     words = random_run(tmp_path / "words", small_config(), Codecs.shared(make_codec("english", WORDS[1:])))
     longer = random_run(tmp_path / "longer", small_config("model.decoder_steps=7"), CODECS)
-    for other, message in ((words, "another vocabulary or tokenizer"), (longer, "another model.decoder_steps")):
+    for other, message in ((words, "vocabulary or tokenizer differs"), (longer, "model.decoder_steps differs")):
         for verb in ("chat", "evaluate"):
             corpus = ["--data", Path(__file__)] if verb == "evaluate" else []
             assert message in cli(verb, runs[0].path, "--with", other.path, *corpus).error_message

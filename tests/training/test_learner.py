@@ -159,7 +159,7 @@ def test_nothing_to_leave_out_and_nothing_left(tmp_path: Path) -> None:
     corpus, messages = open_corpus(parse_config(settings(write(tmp_path / "train.tsv", KEPT)), "test"))
     assert (len(corpus), messages) == (3, [])
     train = write(tmp_path / "train.tsv", TOO_LONG)
-    with pytest.raises(CorpusError, match=r"no samples left: all 2 have .* data\.max_length, 4 tokens"):
+    with pytest.raises(CorpusError, match=r"no samples left: all 2 have .* data\.max_length \(4 tokens\)"):
         open_corpus(parse_config(settings(train), "test"))
 
 

@@ -101,7 +101,7 @@ def test_a_stream_that_is_cut_is_an_error(page: Any, shared_server: str, expect:
     cut = 'event: text\ndata: {"text": "half of"}\n\nevent: te'
     page.route("**/api/chat/stream", lambda route: route.fulfill(body=cut, content_type="text/event-stream"))
     submit(page, QUESTION)
-    expect(page.locator(".error")).to_contain_text("The connection was lost before the reply was complete.")
+    expect(page.locator(".error")).to_contain_text("The connection was lost before the answer was complete.")
     page.unroute("**/api/chat/stream")
     page.get_by_role("button", name="Try again").click()
     expect(page.locator(".message.model .message-text")).not_to_be_empty(timeout=REPLY_TIMEOUT)

@@ -143,7 +143,7 @@ def test_an_aborted_search_is_not_shown_again(page: Any, shared_server: str, exp
     expect(page.locator(".tree-word[tabindex='0']")).to_have_count(1)
     page.unroute("**/api/search")
     submit(page, "שלום")
-    expect(page.locator("#note")).to_contain_text("The model can read nothing")
+    expect(page.locator("#note")).to_have_text("The model cannot read any of this text.")
     page.get_by_role("button", name="Replay").click()
     expect(page.locator("#step_value")).to_have_text("0 of 0")
 

@@ -68,7 +68,7 @@ def test_a_text_is_kept_and_its_link_writes_it_again(page: Any, server: str, exp
         text = tokens_text(write(page, "the Ω", 40, 4))
     assert {"top_k": 3, "top_p": 0.9}.items() <= request.value.post_data_json.items()
     note = page.locator(".text-note")
-    expect(note).to_have_text("Note: the model does not know Ω of the prompt.")
+    expect(note).to_have_text("Note: the prompt has tokens that the model does not know: Ω.")
     reload(page)
     expect(page.locator(".token")).to_have_count(40)
     assert tokens_text(page.locator(".written")) == text

@@ -689,7 +689,7 @@ def test_ambiguous_dates(read: Read) -> None:
 
 def test_unknown_words_for_the_halves_of_the_day_are_named(read: Read, caplog: pytest.LogCaptureFixture) -> None:
     assert len(read("13/3/2023 9:05 xq - Ada: a\n14/3/2023 9:05 yq - Ada: b\n")[0]) == 2
-    assert "times such as “13/3/2023 9:05 xq” may be before or after noon" in caplog.text
+    assert "times such as “13/3/2023 9:05 xq” say whether it is before or after noon in unknown words" in caplog.text
     caplog.clear()
     assert len(read("13/3/2023 9:05 ч. - Ada: a\n14/3/2023 9:05 ч. - Ada: b\n")[0]) == 2
     assert caplog.messages == []
