@@ -180,9 +180,7 @@ def test_every_optimizer_updates_on_a_gpu(optimizer: str, momentum: float, monke
     monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: [kind])
     if missing:
         assert missing == {"ResourceSparseApplyRMSProp[T=float32, Tindices=int32]"}
-        with pytest.raises(
-            UserError, match=f"training.optimizer={optimizer} and training.momentum on a GPU; use adam"
-        ):
+        with pytest.raises(UserError, match=f"training.optimizer={optimizer} and training.momentum on a GPU; use adam"):
             build_optimizer(config.training)
     else:
         build_optimizer(config.training)
