@@ -24,7 +24,6 @@ from seq2seq_chat.model.seq2seq import Seq2Seq
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.hardware import available_memory, describe_devices
-from seq2seq_chat.system.tables import pluralize
 from seq2seq_chat.system.versions import make_deterministic
 from seq2seq_chat.text.codec import Codecs
 from seq2seq_chat.training.distribution import Distribution, ensure_divisible
@@ -179,10 +178,12 @@ class SampleSetup:
     def describe_data(self) -> str:
         """Numbers of samples, unknown words, and buckets."""
         corpus, validation, buckets = self.corpus, self._validation_corpus, self._batches.buckets
-        trained = f"{pluralize(len(corpus), 'training sample')} ({100 * corpus.unknown_share():.1f} % of their words"
-        validated = pluralize(len(validation), "validation sample") if validation else "no validation samples"
-        sizes = " or ".join(f"{source}+{target}" for source, target in buckets)
-        return f"{trained} are <unknown>), {validated}; batches of {sizes} steps"
+        count = len(validation) if validation else 0
+        return (
+            f"{len(corpus):,} training samples ({100 * corpus.unknown_share():.1f} % of their words are <unknown>), "
+            f"{f'{count:,}' if count else 'no'} validation sample{'s' * (count != 1)}; "
+            f"batches of {' or '.join(f'{source}+{target}' for source, target in buckets)} steps"
+        )
 
     def build_validator(self) -> SampleValidator | None:
         """What validates the model of the learner; None without a validation corpus."""
