@@ -80,7 +80,7 @@ def _ensure_combinable(run: Run, other: Run) -> None:
     for one, two in zip(run.codecs, other.codecs, strict=True):
         if one.vocabulary.fingerprint != two.vocabulary.fingerprint or not are_equal(one.tokenizer, two.tokenizer):
             raise UserError(
-                f"--with {other.name}: its vocabulary or tokenizer differs from that of {run.name}; train both "
+                f"--with {other.name}: its vocabulary or tokenizer differs from {run.name}'s; train both "
                 "with the same data.vocabulary"
             )
     settings, others = flat_settings(run.config), flat_settings(other.config)
@@ -89,7 +89,7 @@ def _ensure_combinable(run: Run, other: Run) -> None:
         *("model.encoder_steps", "model.decoder_steps"),
     ):
         if settings[key] != others[key]:
-            raise UserError(f"--with {other.name}: its {key} differs from that of {run.name}; choose other runs")
+            raise UserError(f"--with {other.name}: its {key} differs from {run.name}'s; choose other runs")
 
 
 def load_language_model_engine(

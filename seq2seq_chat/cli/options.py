@@ -95,7 +95,7 @@ with_option = click.option(
     "others",
     multiple=True,
     metavar="RUN[:SNAPSHOT]",
-    help="Average the word probabilities with those of another run with the same vocabularies. Can be repeated.",
+    help="Average word probabilities with another run that has the same vocabularies. Can be repeated.",
 )
 limit_option = click.option(
     "--limit",

@@ -20,8 +20,6 @@ from seq2seq_chat.system.tables import format_table
 if TYPE_CHECKING:
     from seq2seq_chat.text.tokenizers import TokenizerSettings
 
-logger = logging.getLogger(__name__)
-
 _TOKENIZERS = ["english", "thesis", "unicode", "whitespace", "character", "subword"]
 _COUNT = click.IntRange(1, 10**9)
 _SIZE = click.IntRange(max=10**9)  # what is too small depends on the tokenizer
@@ -61,8 +59,7 @@ def _parse_split(context: click.Context, option: click.Parameter, text: str | No
     return train, validation, test
 
 
-_UNITS = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
-"""Units of time in seconds."""
+_UNITS = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}  # in seconds
 
 
 def _parse_max_gap(context: click.Context, option: click.Parameter, text: str | None) -> float | None:
@@ -73,7 +70,7 @@ def _parse_max_gap(context: click.Context, option: click.Parameter, text: str | 
     if match is None or match[2] not in _UNITS:
         raise click.BadParameter(f"{text} is neither a time, such as 90s, 10m, 6h or 2d, nor off.")
     if not match[2] and context.info_name == "chats":
-        logger.warning("--max-gap %s are seconds; %sh are hours", text, text)
+        logging.getLogger(__name__).warning("--max-gap %s are seconds; %sh are hours", text, text)
     return float(match[1]) * _UNITS[match[2]]
 
 
@@ -367,8 +364,9 @@ def _prepare_corpus(corpus: str, options: dict[str, Any], **settings: Any) -> No
     inputs, output = options.pop("inputs"), options.pop("output")
     names = ("tokenizer", "target_tokenizer", "lowercase", "keep_apostrophes", "subword_model")
     options["tokenizer"], options["target_tokenizer"] = _tokenizers(**{name: options.pop(name, None) for name in names})
-    given = {name: value for name, value in options.items() if value is not None}
-    prepared = PrepareSettings(corpus, **given, **settings)
+    prepared = PrepareSettings(
+        corpus, **{key: value for key, value in options.items() if value is not None}, **settings
+    )
     with explain_interrupt(lambda: "run the same command again to continue"):
         statistics: dict[str, Any] = {**prepare_corpus(prepared, inputs, output)}
     print_statistics({name: statistics[name] for name in (*SPLITS, "total")}, statistics)

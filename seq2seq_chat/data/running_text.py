@@ -17,7 +17,7 @@ from seq2seq_chat.data.cache import TEXT, open_cache
 from seq2seq_chat.data.corpus_file import CorpusError
 from seq2seq_chat.data.encoding import array_writer, id_dtype
 from seq2seq_chat.system.compressed import DamagedFile, open_decompressed, read_start
-from seq2seq_chat.system.lines import BINARY_CHECK_BYTES, UTF8_REMEDY, read_error, why_no_text
+from seq2seq_chat.system.lines import BINARY_CHECK_BYTES, UTF8_REMEDY, read_error, why_not_text
 from seq2seq_chat.text.codec import Codecs, TextCodec
 from seq2seq_chat.text.tokenizers import Tokenizer
 from seq2seq_chat.text.vocabulary import EOS, PAD, UNKNOWN
@@ -141,7 +141,7 @@ def read_text(file: str | Path) -> Iterator[str]:
     """
     path, held, is_first, has_returns = Path(file), "", True, False
     try:
-        if reason := why_no_text(read_start(path, BINARY_CHECK_BYTES)):
+        if reason := why_not_text(read_start(path, BINARY_CHECK_BYTES)):
             raise CorpusError(f"{path} {reason}")
         with tqdm(total=path.stat().st_size, desc=path.name, unit="B", unit_scale=True, delay=2, disable=None) as bar:
             for text in _decoded(path, bar):

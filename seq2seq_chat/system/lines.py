@@ -63,7 +63,7 @@ def located_lines(
     path = Path(path)
     number = 0
     try:
-        if reason := why_no_text(read_start(path, BINARY_CHECK_BYTES)):
+        if reason := why_not_text(read_start(path, BINARY_CHECK_BYTES)):
             raise error(f"{path} {reason}")
         bar = tqdm(
             total=path.stat().st_size,
@@ -156,8 +156,8 @@ def _decode(raw: bytes, offset: int) -> tuple[str, str | None]:
         return "", f"byte {offset + error.start} of the text is not UTF-8. {UTF8_REMEDY}."
 
 
-def why_no_text(start: bytes) -> str | None:
-    """What a file is that begins with these bytes, and what to do with it; None for text."""
+def why_not_text(start: bytes) -> str | None:
+    """Why a file that begins with these bytes cannot be read as text, and the remedy; None if it can."""
     for mark, kind in _DOCUMENTS.items():
         if start.startswith(mark):
             return f"is {kind} as plain text (UTF-8)."

@@ -156,9 +156,8 @@ def other_format(start: str) -> str | None:
         "JSON": start.lstrip()[:1] in ("{", "[") and _share(lines, _JSON) >= MOSTLY,
         "XML or HTML": start.lstrip()[:1] == "<" and _share(lines, r"<.*") >= MOSTLY,
     }
-    for kind, is_it in kinds.items():
-        if is_it:
-            return f"{kind}: extract the texts, one per line"
+    if kind := next((kind for kind, is_kind in kinds.items() if is_kind), None):
+        return f"{kind}: extract the texts, one per line"
     for delimiter, name, columns in (("\t", "tabs", 2), (";", "semicolons", 3), (",", "commas", 3)):
         widths = Counter(map(len, csv.reader(lines[:-1][:1000], delimiter=delimiter)))  # the last line may be cut
         width, count = widths.most_common(1)[0]

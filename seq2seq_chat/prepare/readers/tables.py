@@ -99,7 +99,7 @@ def start_of(piece: Piece) -> bytes:
     try:
         return read_start_of(piece)
     except (OSError, DamagedFile) as error:
-        raise CorpusError(str(read_error(piece.path, error, UserError))) from error
+        raise CorpusError(str(read_error(piece.path, error, UserError))) from error  # CorpusError advises to prepare
 
 
 def find_table(piece: Piece, columns: Columns | None) -> Table | None:

@@ -13,7 +13,7 @@ from seq2seq_chat.prepare.readers.inputs import PieceLines
 from seq2seq_chat.prepare.shards import INCOMPLETE_PAIR, Piece, ReaderSettings, Shard
 from seq2seq_chat.prepare.tokenizing import tokenize
 from seq2seq_chat.system.compressed import DamagedFile
-from seq2seq_chat.system.lines import MAX_LINE_BYTES, TOO_LONG, why_no_text
+from seq2seq_chat.system.lines import MAX_LINE_BYTES, TOO_LONG, why_not_text
 
 BLOCK_UTTERANCES = 100
 """Utterances per block when a file is a single conversation; even, to keep alternating pairs."""
@@ -90,7 +90,7 @@ def text_lines(piece: Piece, shard: Shard, *, legacy: bool = False) -> Iterator[
         legacy: Decode a line that is not UTF-8 as Windows-1252; it is not damage.
 
     Raises:
-        CorpusError: The file is UTF-16, or no text.
+        CorpusError: The file is UTF-16, or not text.
         OSError: The file cannot be opened.
     """
     number = 0
@@ -111,7 +111,7 @@ def decoded_lines(
     """Yield (number from 1, line, what is wrong with it, if anything) of a piece, see ``text_lines``.
 
     Raises:
-        CorpusError: The file is UTF-16, or no text.
+        CorpusError: The file is UTF-16, or not text.
         DamagedFile: The rest of the file cannot be read.
         OSError: The file cannot be opened.
     """
@@ -119,7 +119,7 @@ def decoded_lines(
     for _, block in PieceLines(piece, on_progress):
         content = bytes(block)
         if number == piece.start == 0:
-            if reason := why_no_text(content):
+            if reason := why_not_text(content):
                 raise CorpusError(f"{piece} {reason}")
             content = content.removeprefix(b"\xef\xbb\xbf")
         for raw in content.removesuffix(b"\n").split(b"\n"):

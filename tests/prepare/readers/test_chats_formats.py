@@ -20,7 +20,7 @@ Read = Callable[..., tuple[list[Message], dict[str, int], ChatFormat]]
 
 @pytest.fixture
 def read(tmp_path: Path) -> Read:
-    """``read(text)``: the messages of an export, what is left out, and the format; options are those of Export."""
+    """``read(text)``: the messages of an export, what is left out, and the format; the options are fields of Export."""
 
     def read_export(content: str | bytes, **options: Any) -> tuple[list[Message], dict[str, int], ChatFormat]:
         path = tmp_path / "export"

@@ -10,7 +10,7 @@ export class ApiError extends Error {
   }
 }
 
-/** Throw the error of a lost connection, or that of `signal`. */
+/** Throw an error that says that the server does not respond, unless `signal` aborted the request. */
 function fail(error) {
   throw error.name === "AbortError" ? error : new ApiError("The server does not respond. It may have been stopped.", 0);
 }
