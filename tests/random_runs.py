@@ -11,7 +11,7 @@ from seq2seq_chat.model.seq2seq import Seq2Seq
 from seq2seq_chat.model.variables import save_variables
 from seq2seq_chat.runs.run import Run, create_run
 from seq2seq_chat.text.codec import Codecs, TextCodec
-from seq2seq_chat.text.tokenizers import TokenizerName, TokenizerSettings, create_tokenizer, train_tokenizer
+from seq2seq_chat.text.tokenizers import SubwordTokenizer, TokenizerName, TokenizerSettings, create_tokenizer
 from seq2seq_chat.text.vocabulary import SPECIAL_WORDS, UNKNOWN, Vocabulary
 from tests.random_weights import randomize
 
@@ -33,7 +33,7 @@ def codec_of_texts(settings: TokenizerSettings, texts: Sequence[str]) -> TextCod
     if settings.name != "subword":
         encode = create_tokenizer(settings).encode
         return make_codec(settings.name, sorted({token for text in texts for token in encode(text)}))
-    tokenizer = train_tokenizer(settings, texts, 340)
+    tokenizer = SubwordTokenizer.train(texts, 340, settings.subword_model)
     assert tokenizer.tokens
     return TextCodec(tokenizer, Vocabulary([*SPECIAL_WORDS, *tokenizer.tokens]))
 

@@ -13,7 +13,7 @@ from seq2seq_chat.data.corpus_file import corpus_paths, ensure_published, read_p
 from seq2seq_chat.data.running_text import read_text, read_tokens
 from seq2seq_chat.data.samples import read_samples, read_tokenized_utterances
 from seq2seq_chat.text.codec import Codecs, TextCodec, ensure_fit, load_tokenizer, tokenizer_settings
-from seq2seq_chat.text.tokenizers import Tokenizer, Tokenizers, create_tokenizer, train_tokenizer
+from seq2seq_chat.text.tokenizers import SubwordTokenizer, Tokenizer, Tokenizers, create_tokenizer
 from seq2seq_chat.text.vocabulary import SPECIAL_WORDS, TURN, Vocabulary, VocabularyError
 
 _Side = Literal["both", "source", "target", "text"]  # text: running text, without sources and targets
@@ -70,7 +70,7 @@ def _tokenizer(settings: Data, text: TextSettings, side: _Side) -> Tokenizer:
     if text.tokenizer_file is not None:
         return load_tokenizer(tokenizer_settings(text), text.tokenizer_file)
     size = text.vocabulary_size - _has_turns(settings, side)
-    return train_tokenizer(tokenizer_settings(text), _texts(settings, side), size, _size_setting(settings, side))
+    return SubwordTokenizer.train(_texts(settings, side), size, text.subword_model, _size_setting(settings, side))
 
 
 def _codec(settings: Data, text: TextSettings, tokenizers: Tokenizers, side: _Side) -> TextCodec:

@@ -148,7 +148,7 @@ def prepare(settings: PrepareSettings, inputs: Sequence[str | Path], output: str
     files = find_inputs(settings.corpus, inputs, settings.reader)
     official = None
     if settings.split is None:
-        official = official_splits(files, list(map(Path, inputs)), need_train=settings.corpus == "chats")
+        official = official_splits(files, inputs, need_train=settings.corpus == "chats")
     ensure_not_an_input(output, {path.parent for file in files for path in (file.path, file.companion) if path})
     with working_folder(output) as folder:
         result = _read(settings, files, folder)
@@ -208,7 +208,7 @@ def _read(settings: PrepareSettings, files: Sequence[Piece], folder: Path) -> Re
         # Importing the engine takes as long as starting the reader processes.
         background.submit(_import_engine, settings.engine)
         reports = read_tasks(tasks, folder, settings.jobs)
-    result = ReadResult.from_reports(files, reports, folder, settings.tokenizers, corpus.unit)
+    result = ReadResult(files, reports, folder, settings.tokenizers, corpus.unit)
     result.check_damage(settings.max_bad)
     result.warn_of_empty_files()
     result.check_letters()

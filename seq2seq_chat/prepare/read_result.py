@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from seq2seq_chat.data.corpus_file import CorpusError
 from seq2seq_chat.data.samples import Letters, check_letters
-from seq2seq_chat.prepare.shards import MAX_DAMAGES, Damage, Piece, PieceReport, TaskReport
+from seq2seq_chat.prepare.shards import MAX_DAMAGES, Piece, PieceReport, TaskReport
 from seq2seq_chat.prepare.tokenizing import keeps_texts
 from seq2seq_chat.system.lines import UTF8_REMEDY
+from seq2seq_chat.system.tables import pluralize
 from seq2seq_chat.text.tokenizers import TokenizerSettings
 from seq2seq_chat.text.tokenizers.english import describe_marks
 
@@ -32,37 +32,35 @@ class TooMuchDamage(CorpusError):
     """More of the inputs is damaged than ``max_bad`` allows."""
 
 
-@dataclass(frozen=True)
 class ReadResult:
-    """The result of reading the inputs."""
+    """The reports of all tasks, combined.
 
-    files: Sequence[Piece]
-    shards: Sequence[Path]  # folders
-    file_reports: Sequence[PieceReport]  # the counts of the pieces, summed for each file
-    total: PieceReport  # summed for all files
-    damages: Sequence[Damage]  # incomplete files first
-    tokenizers: Sequence[TokenizerSettings]  # of source and target, see PrepareSettings
-    unit: str  # of what is left out, see RawCorpus
+    Args:
+        files: The inputs.
+        reports: Of the tasks.
+        folder: Where their shards are.
+        tokenizers: Of source and target, see PrepareSettings.
+        unit: Of what is left out, see RawCorpus.
+    """
 
-    @classmethod
-    def from_reports(
-        cls,
+    def __init__(
+        self,
         files: Sequence[Piece],
         reports: Sequence[TaskReport],
         folder: Path,
         tokenizers: Sequence[TokenizerSettings],
         unit: str,
-    ) -> ReadResult:
-        """Combine the reports of the tasks, whose shards are in ``folder``."""
-        file_reports = [PieceReport(number) for number in range(len(files))]
-        total = PieceReport(0)
+    ) -> None:
+        self.files, self.tokenizers, self.unit = files, tokenizers, unit
+        self.shards = [folder / report.key for report in reports]
+        self.file_reports = [PieceReport(number) for number in range(len(files))]  # summed for each file
+        self.total = PieceReport(0)  # summed for all files
         for report in reports:
             for piece in report.pieces:
-                file_reports[piece.file].add(piece)
-                total.add(piece)
+                self.file_reports[piece.file].add(piece)
+                self.total.add(piece)
         damages = [damage for report in reports for damage in report.damages]
-        damages.sort(key=lambda damage: not damage.incomplete)
-        return cls(files, [folder / report.key for report in reports], file_reports, total, damages, tokenizers, unit)
+        self.damages = sorted(damages, key=lambda damage: not damage.incomplete)  # incomplete files first
 
     def check_damage(self, max_percent: float) -> None:
         """Raise TooMuchDamage if more than ``max_percent`` of the records or of the files are damaged."""
@@ -111,8 +109,8 @@ class ReadResult:
         reasons = []
         for reason, count in sorted(self.total.left_out.items(), key=lambda item: -item[1]):
             examples = " and ".join(f"“{text}”" for text in self.total.examples.get(reason, ()))
-            unit = self.unit if count > 1 else self.unit.removesuffix("s")
-            reasons.append(f"{count:,} {unit} ({reason}{f', such as {examples}' if examples else ''})")
+            units = pluralize(count, self.unit.removesuffix("s"))
+            reasons.append(f"{units} ({reason}{f', such as {examples}' if examples else ''})")
         return ", ".join(reasons)
 
     def statistics(self, copies: int = 0) -> dict[str, Any]:

@@ -19,15 +19,13 @@ from seq2seq_chat.prepare.readers.lines import LinesSettings
 from seq2seq_chat.prepare.settings import DEFAULT_VOCABULARY_SIZE
 from seq2seq_chat.prepare.shards import MAX_EXAMPLES
 from seq2seq_chat.prepare.split import SPLITS, Shares, check_shares, describe_split, missing_shares, official_splits
-from seq2seq_chat.system.files import atomic_write, write_atomically
-from seq2seq_chat.text.codec import TextCodec
-from seq2seq_chat.text.tokenizers import TOKENIZER_FILE, Tokenizer, TokenizerSettings, create_tokenizer, train_tokenizer
+from seq2seq_chat.system.files import atomic_write
+from seq2seq_chat.text.codec import Codecs, TextCodec
+from seq2seq_chat.text.tokenizers import SubwordTokenizer, Tokenizer, TokenizerSettings, create_tokenizer
 from seq2seq_chat.text.tokenizers.english import words_with_marks
-from seq2seq_chat.text.vocabulary import SPECIAL_WORDS, UNKNOWN, VOCABULARY_FILE, Vocabulary
+from seq2seq_chat.text.vocabulary import SPECIAL_WORDS, UNKNOWN, Vocabulary
 
 logger = logging.getLogger(__name__)
-
-DEFAULT_TEXT_SHARES: Shares = (90.0, 5.0, 5.0)
 
 
 class RunningTextSettings(NamedTuple):
@@ -35,7 +33,7 @@ class RunningTextSettings(NamedTuple):
 
     tokenizer: TokenizerSettings
     vocabulary_size: int = DEFAULT_VOCABULARY_SIZE  # including the special words
-    split: Shares | None = None  # numbers of characters; None: by the names of the files, else DEFAULT_TEXT_SHARES
+    split: Shares | None = None  # numbers of characters; None: by the names of the files, else 90, 5, 5
     as_is: bool = False  # whether to read files that look like something else than text
 
 
@@ -56,13 +54,11 @@ def prepare_text(settings: RunningTextSettings, inputs: Sequence[str | Path], ou
         TokenizerError: The tokenizer cannot be trained.
         UserError: The split is invalid, or ``output`` cannot be written.
     """
-    shares, output = settings.split or DEFAULT_TEXT_SHARES, Path(output)
+    shares, output = settings.split or (90.0, 5.0, 5.0), Path(output)
     check_shares(shares)
     pieces = find_inputs("text", inputs, LinesSettings(separator="", as_is=settings.as_is))
     files = [piece.path for piece in pieces]
-    official = None
-    if settings.split is None:
-        official = official_splits(pieces, list(map(Path, inputs)))
+    official = official_splits(pieces, inputs) if settings.split is None else None
     divided, named = files, dict[str, list[Path]]()
     if official is not None:
         shares = missing_shares(official, shares)
@@ -136,8 +132,7 @@ def _build_codec(settings: RunningTextSettings, folder: Path) -> TextCodec:
     tokenizer: Tokenizer
     if settings.tokenizer.name == "subword":
         texts = (line for piece in read_text(train) for line in piece.split("\n"))
-        tokenizer = train_tokenizer(settings.tokenizer, texts, size, "--vocabulary-size")
-        write_atomically(folder / TOKENIZER_FILE, tokenizer.file_content or b"")
+        tokenizer = SubwordTokenizer.train(texts, size, settings.tokenizer.subword_model, "--vocabulary-size")
     else:
         tokenizer = create_tokenizer(settings.tokenizer)
     if tokenizer.tokens is not None:
@@ -145,8 +140,9 @@ def _build_codec(settings: RunningTextSettings, folder: Path) -> TextCodec:
     else:
         counts = Counter(chain.from_iterable(read_tokens(train, tokenizer)))
         vocabulary = Vocabulary.from_counts(counts, size)
-    vocabulary.save(folder / VOCABULARY_FILE)
-    return TextCodec(tokenizer, vocabulary)
+    codec = TextCodec(tokenizer, vocabulary)
+    Codecs.shared(codec).save(folder)
+    return codec
 
 
 def _count(file: Path, codec: TextCodec) -> dict[str, int]:

@@ -13,6 +13,7 @@ from string import digits
 from seq2seq_chat.data.corpus_file import CorpusError
 from seq2seq_chat.prepare.shards import Piece
 from seq2seq_chat.system.errors import UserError
+from seq2seq_chat.system.tables import pluralize
 
 SPLITS = ("train", "validation", "test")
 Shares = tuple[float, float, float]
@@ -128,7 +129,9 @@ def hold_out(sizes: Mapping[str, int], shares: Shares, seed: int) -> dict[str, s
     return {thread: name for thread, name in splits.items() if name != split_of(thread, shares, seed)}
 
 
-def official_splits(files: Sequence[Piece], inputs: Sequence[Path], *, need_train: bool = False) -> list[str] | None:
+def official_splits(
+    files: Sequence[Piece], inputs: Sequence[str | Path], *, need_train: bool = False
+) -> list[str] | None:
     """The split of each file as the names of the files and of their folders tell, from the inputs downwards.
 
     What holds data out of training takes precedence in a name, or in several ones. Files without such a name are train.
@@ -159,9 +162,9 @@ def official_splits(files: Sequence[Piece], inputs: Sequence[Path], *, need_trai
     return splits
 
 
-def _names_of_files(files: Sequence[Piece], inputs: Sequence[Path]) -> Iterator[Sequence[str]]:
+def _names_of_files(files: Sequence[Piece], inputs: Sequence[str | Path]) -> Iterator[Sequence[str]]:
     """The names of each file and of its folders in an input, and that of the input if there are several."""
-    entries = {str(entry) for entry in inputs}
+    entries = {str(Path(entry)) for entry in inputs}
     for file in files:
         path = file.path
         entry = next((parent for parent in reversed([path, *path.parents]) if str(parent) in entries), path)
@@ -196,7 +199,7 @@ def describe_split(official: Sequence[str] | None, shares: Shares, how: str = "a
         return f"{how}: " + ", ".join(f"{name} {share}" for name, share in percentages.items())
     taken = [f"{name} ({share} of train)" for name, share in percentages.items() if name != "train"]
     counts = Counter(official)
-    named = ", ".join(f"{name} {counts[name]:,} file{'s' * (counts[name] > 1)}" for name in SPLITS if counts[name])
+    named = ", ".join(f"{name} {pluralize(counts[name], 'file')}" for name in SPLITS if counts[name])
     return f"as the names of the files say: {named}" + (f"; taken from train: {' and '.join(taken)}" if taken else "")
 
 

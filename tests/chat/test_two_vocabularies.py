@@ -14,7 +14,7 @@ from seq2seq_chat.runs.find import find_run
 from seq2seq_chat.search.engine import Hypotheses
 from seq2seq_chat.system.hardware import TENSORFLOW
 from seq2seq_chat.text.codec import Codecs, TextCodec, convert_tokens
-from seq2seq_chat.text.tokenizers import TokenizerSettings, train_tokenizer
+from seq2seq_chat.text.tokenizers import SubwordTokenizer
 from seq2seq_chat.text.vocabulary import EOS, SPECIAL_WORDS, TURN, UNKNOWN, Vocabulary
 from tests.random_runs import make_codec, random_model, random_run, small_config
 
@@ -109,7 +109,7 @@ def test_the_history_is_read_as_source(bot: Chatbot) -> None:
 
 
 def test_subwords_and_characters() -> None:
-    tokenizer = train_tokenizer(TokenizerSettings("subword"), ["ein Haus und noch ein Haus", "großes Haus"], 300)
+    tokenizer = SubwordTokenizer.train(["ein Haus und noch ein Haus", "großes Haus"], 300, "unigram")
     assert tokenizer.tokens
     source = TextCodec(tokenizer, Vocabulary([*SPECIAL_WORDS, *tokenizer.tokens]))
     bot = make_bot(source, make_codec("character", [*"Haus", "<space>", "<U+0301>"]))

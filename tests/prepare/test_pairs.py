@@ -21,7 +21,7 @@ from seq2seq_chat.prepare.pipeline import prepare
 from seq2seq_chat.prepare.read_result import TooMuchDamage
 from seq2seq_chat.prepare.readers.lines import LinesSettings
 from seq2seq_chat.prepare.settings import PrepareSettings
-from seq2seq_chat.text.tokenizers import Tokenizer, TokenizerSettings, create_tokenizer, train_tokenizer
+from seq2seq_chat.text.tokenizers import SubwordTokenizer, Tokenizer, TokenizerSettings, create_tokenizer
 from seq2seq_chat.text.vocabulary import SPECIAL_WORDS, Vocabulary
 from tests.prepare.oracle import SPLITS, oracle_split
 from tests.prepare.raw import PACKERS, contents
@@ -379,7 +379,7 @@ def test_subwords(
             files.append(create_tokenizer(name))
             continue
         texts = [text for pair in train for text in (pair[:2] if shared else pair[side : side + 1])]
-        files.append(train_tokenizer(SUBWORDS, texts, size))
+        files.append(SubwordTokenizer.train(texts, size, "unigram"))
         file = tmp_path / "out" / f"{'' if shared else prefix}tokenizer.json"
         assert file.read_bytes() == files[-1].file_content
         vocabulary = Vocabulary.load(file.with_name(file.name.replace("tokenizer.json", "vocabulary.txt")))

@@ -23,11 +23,11 @@ from seq2seq_chat.prepare.pipeline import find_inputs, plan_tasks, prepare
 from seq2seq_chat.prepare.readers.opus import scan_sentences
 from seq2seq_chat.prepare.settings import PrepareSettings
 from seq2seq_chat.text.tokenizers import (
+    SubwordTokenizer,
     TokenizerError,
     TokenizerName,
     TokenizerSettings,
     create_tokenizer,
-    train_tokenizer,
 )
 from seq2seq_chat.text.vocabulary import Vocabulary
 from tests.conftest import Cli
@@ -179,7 +179,7 @@ def test_equals_oracle(tmp_path: Path, corpus: str, settings: TokenizerSettings)
     statistics = prepare(options, [folder], tmp_path / "out")
     if settings.name == "subword":
         texts = [text for texts in read_corpus_files(tmp_path / "out")["train"] for text in texts]
-        tokenizer = train_tokenizer(settings, texts, size)
+        tokenizer = SubwordTokenizer.train(texts, size, settings.subword_model)
         assert (tmp_path / "out" / "tokenizer.json").read_bytes() == tokenizer.file_content
     else:
         tokenizer = create_tokenizer(settings)

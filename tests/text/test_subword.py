@@ -16,13 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seq2seq_chat.text.tokenizers import (
-    SubwordModel,
-    TokenizerError,
-    TokenizerSettings,
-    create_tokenizer,
-    train_tokenizer,
-)
+from seq2seq_chat.text.tokenizers import SubwordModel, TokenizerError, TokenizerSettings, create_tokenizer
 from seq2seq_chat.text.tokenizers import subword_training as training
 from seq2seq_chat.text.tokenizers import tokenizer as token_cache
 from seq2seq_chat.text.tokenizers.subword import SubwordTokenizer
@@ -115,7 +109,7 @@ def test_sentencepiece_prints_nothing(capfd: pytest.CaptureFixture[str]) -> None
     "texts", [["a"], ["hello world"] * 3, ["中文你好"], ["x" * 5000], TEXTS[:3], ["\n \t"] * 2 + ["0"]]
 )
 def test_a_corpus_that_does_not_fill_the_vocabulary(texts: list[str], model: SubwordModel) -> None:
-    tokenizer = train_tokenizer(TokenizerSettings("subword", subword_model=model), iter(texts), 5000)
+    tokenizer = SubwordTokenizer.train(iter(texts), 5000, model)
     assert tokenizer.tokens is not None and 256 < len(tokenizer.tokens) < 2000
     assert [tokenizer.decode(tokenizer.encode(text)) for text in texts] == texts
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seq2seq_chat.text.tokenizers import Tokenizer, TokenizerName, TokenizerSettings, create_tokenizer, train_tokenizer
+from seq2seq_chat.text.tokenizers import SubwordTokenizer, Tokenizer, TokenizerName, TokenizerSettings, create_tokenizer
 from seq2seq_chat.text.tokenizers.english import ThesisTokenizer, clean, clean_block, clean_lines, words_with_marks
 
 TEXTS = st.one_of(
@@ -88,7 +88,7 @@ def test_decode(name: TokenizerName) -> None:
 @pytest.fixture(scope="module", params=SETTINGS, ids=lambda settings: "_".join(map(str, settings[:2])))
 def tokenizer(request: pytest.FixtureRequest) -> Tokenizer:
     if request.param.name == "subword":
-        return train_tokenizer(request.param, ["hello <pad> <eos> you é工", "hello <turn>"], 300)
+        return SubwordTokenizer.train(["hello <pad> <eos> you é工", "hello <turn>"], 300, request.param.subword_model)
     return create_tokenizer(request.param)
 
 

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
 from seq2seq_chat.text.tokenizers.english import EnglishCharacterTokenizer, EnglishTokenizer, ThesisTokenizer
 from seq2seq_chat.text.tokenizers.subword import SubwordTokenizer
-from seq2seq_chat.text.tokenizers.subword_training import SIZE_SETTING, SubwordModel
+from seq2seq_chat.text.tokenizers.subword_training import SubwordModel
 from seq2seq_chat.text.tokenizers.tokenizer import CharacterTokenizer, Tokenizer, TokenizerError, WhitespaceTokenizer
 from seq2seq_chat.text.tokenizers.unicode import UnicodeTokenizer
 
 __all__ = [
     "TOKENIZER_FILE",
     "SubwordModel",
+    "SubwordTokenizer",
     "Tokenizer",
     "TokenizerError",
     "TokenizerName",
     "TokenizerSettings",
     "create_tokenizer",
-    "train_tokenizer",
 ]
 
 TOKENIZER_FILE = "tokenizer.json"
@@ -72,17 +71,3 @@ def create_tokenizer(settings: TokenizerSettings, file: bytes | None = None, ori
         return _SIMPLE_TOKENIZERS[settings.name]()
     except KeyError:
         raise ValueError(f"no tokenizer {settings.name} without a file") from None
-
-
-def train_tokenizer(
-    settings: TokenizerSettings, texts: Iterable[str], vocabulary_size: int, size_setting: str = SIZE_SETTING
-) -> Tokenizer:
-    """Train a tokenizer that has a file; with the special words, its tokens fill a vocabulary of this size.
-
-    Args:
-        size_setting: What sets the size, for error messages.
-
-    Raises:
-        TokenizerError: The vocabulary is too small, or there is too little text.
-    """
-    return SubwordTokenizer.train(texts, vocabulary_size, settings.subword_model, size_setting)

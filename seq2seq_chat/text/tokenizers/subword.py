@@ -13,7 +13,6 @@ from collections.abc import Iterable, Sequence
 from seq2seq_chat.system.errors import cut
 from seq2seq_chat.text.tokenizers.subword_training import (
     BYTES,
-    SIZE_SETTING,
     WORD_START,
     SubwordModel,
     count_words,
@@ -69,7 +68,7 @@ class SubwordTokenizer(Tokenizer):
 
     @classmethod
     def train(
-        cls, texts: Iterable[str], vocabulary_size: int, model: SubwordModel, size_setting: str = SIZE_SETTING
+        cls, texts: Iterable[str], vocabulary_size: int, model: SubwordModel, size_setting: str = "the vocabulary size"
     ) -> SubwordTokenizer:
         """Train a model on texts. The same texts give the same tokenizer, bit for bit.
 

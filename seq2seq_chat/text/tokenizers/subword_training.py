@@ -13,7 +13,6 @@ from seq2seq_chat.text.tokenizers.tokenizer import TokenizerError
 from seq2seq_chat.text.vocabulary import SPECIAL_WORDS
 
 SubwordModel = Literal["unigram", "bpe"]
-SIZE_SETTING = "the vocabulary size"
 
 logger = logging.getLogger(__name__)
 
@@ -51,9 +50,7 @@ def count_words(texts: list[str]) -> Counter[str]:
         texts = texts[::2]
 
 
-def train_model(
-    words: Mapping[str, int], vocabulary_size: int, model: SubwordModel, size_setting: str = SIZE_SETTING
-) -> bytes:
+def train_model(words: Mapping[str, int], vocabulary_size: int, model: SubwordModel, size_setting: str) -> bytes:
     """A SentencePiece model, serialized.
 
     Args:

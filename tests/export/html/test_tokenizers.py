@@ -6,7 +6,7 @@ from typing import Any, Literal
 import pytest
 
 from seq2seq_chat.export.html.model_file import describe_tokenizer
-from seq2seq_chat.text.tokenizers import Tokenizer, TokenizerSettings, create_tokenizer, train_tokenizer
+from seq2seq_chat.text.tokenizers import SubwordTokenizer, Tokenizer, TokenizerSettings, create_tokenizer
 from tests.export.html.conftest import Evaluate
 from tests.text.test_unicode import ENCODED, SCRIPTS
 
@@ -57,7 +57,7 @@ def test_tokenizers_without_a_file(javascript: Evaluate, name: Any) -> None:
 
 @pytest.mark.parametrize("model", ["unigram", "bpe"])
 def test_subwords(javascript: Evaluate, model: Literal["unigram", "bpe"]) -> None:
-    tokenizer = train_tokenizer(TokenizerSettings("subword", subword_model=model), CORPUS * 5, 340)
+    tokenizer = SubwordTokenizer.train(CORPUS * 5, 340, model)
     assert describe_tokenizer(tokenizer)["model"] == model
     check(javascript, tokenizer)
 

@@ -20,7 +20,7 @@ from seq2seq_chat.export.saved_model.models import ReplyModel
 from seq2seq_chat.search.engine import NEG_INF, Hypotheses
 from seq2seq_chat.system.hardware import TENSORFLOW
 from seq2seq_chat.text.codec import Codecs, TextCodec
-from seq2seq_chat.text.tokenizers import TokenizerName, TokenizerSettings, train_tokenizer
+from seq2seq_chat.text.tokenizers import SubwordTokenizer, TokenizerName
 from seq2seq_chat.text.vocabulary import SPECIAL_WORDS, TURN, Vocabulary
 from tests.conftest import limited_file_size
 from tests.random_runs import make_codec, random_run, small_config
@@ -139,7 +139,7 @@ def codec_of(tokenizer: TokenizerName) -> TextCodec:
     if tokenizer != "subword":
         return make_codec(tokenizer, [*VOCABULARIES[tokenizer], TURN])
     texts = [text.decode("utf-8", errors="replace") for text in TEXTS]
-    trained = train_tokenizer(TokenizerSettings("subword"), texts, 400)
+    trained = SubwordTokenizer.train(texts, 400, "unigram")
     assert trained.tokens
     return TextCodec(trained, Vocabulary([*SPECIAL_WORDS, *trained.tokens, TURN]))
 
