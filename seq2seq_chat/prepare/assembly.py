@@ -6,7 +6,7 @@ import logging
 import os
 import shutil
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -90,7 +90,11 @@ class Assembly:
         self._split_note = describe_split(official, self._shares)
         if self._is_fitted:
             self._split_note += "; of a small corpus, 1 % and 2 % would measure little (--split decides otherwise)"
-        self._has_small_blocks = False
+        self._block = BLOCK_UTTERANCES  # the size of the blocks of a file that is divided
+
+    @property
+    def _has_small_blocks(self) -> bool:
+        return self._block < BLOCK_UTTERANCES
 
     def run(self) -> dict[str, Any]:
         """Write the corpus files, the table of utterances, vocabularies and tokenizers; return the statistics.
@@ -193,9 +197,7 @@ class Assembly:
         comments = self._shard_table("rows")
         pairs = queries.reply_pairs(comments)
         if self._official is not None:
-            files = self._folder / "files.parquet"
-            self._write_file_table(files, set())
-            pairs = queries.within_splits(pairs, self._engine.table(files), MAX_FILE_BYTES)
+            pairs = queries.within_splits(pairs, self._file_table(), MAX_FILE_BYTES)
         pairs = self._engine.materialize(pairs, "replies")
         paired = pairs.select(ordinal="key_1").union(pairs.select(ordinal="key_2"), distinct=True)
         self._leave_out(UNPAIRED, self._result.total.rows - self._count(paired))
@@ -203,16 +205,15 @@ class Assembly:
 
     def _conversations(self, copies: set[int]) -> ir.Table:
         """The conversations of all files except the copies."""
-        files = self._folder / "files.parquet"
-        block = self._write_file_table(files, copies)
-        utterances = queries.conversations(self._shard_table("rows"), self._engine.table(files), block)
+        files = self._file_table(copies)
+        utterances = queries.conversations(self._shard_table("rows"), files, self._block)
         if not self._corpus.file_is_film:
             return utterances
         max_gap = self._settings.max_gap
         return queries.join_all(utterances) if max_gap is None else queries.cut_at_silences(utterances, max_gap)
 
-    def _write_file_table(self, path: Path, copies: set[int]) -> int:
-        """Write the table of files that ``queries.conversations`` needs; return the number of utterances in a block."""
+    def _file_table(self, copies: Container[int] = ()) -> ir.Table:
+        """The files except the copies, as ``queries.conversations`` needs them; sets the size of a block."""
         files, reports = self._result.files, self._result.file_reports
         films = list(map(film_name, files)) if self._corpus.file_is_film else None
         is_divided = any(self._shares[1:])
@@ -224,31 +225,25 @@ class Assembly:
             seed = self._settings.seed
             splits = [name or split_of(film, self._shares, seed) for name, film in zip(splits, films, strict=True)]
         train = [report for report, name in zip(reports, splits, strict=True) if not name]
-        block, all_divided = BLOCK_UTTERANCES, False
+        all_divided = False
         if self._corpus.schema is UTTERANCES:
-            block, all_divided = self._block_size(train)
-        self._has_small_blocks = block < BLOCK_UTTERANCES
-        kept, offsets, singles, offset = [], [], [], 0
-        for number, report in enumerate(reports):
-            single = report.single_conversation or (all_divided and not splits[number])
-            if number not in copies:
-                kept.append(number)
-                offsets.append(offset)
-                singles.append(single)
-            offset += -(-report.rows // block) if single else report.conversations
-
-        def column(values: list[str]) -> pa.Array:
-            return strings([values[n].encode() for n in kept])
-
+            self._block, all_divided = self._block_size(train)
+        singles, offsets = [], [0]
+        for report, name in zip(reports, splits, strict=True):
+            single = report.single_conversation or (all_divided and not name)
+            singles.append(single)
+            offsets.append(offsets[-1] + (-(-report.rows // self._block) if single else report.conversations))
         columns = {
-            "file": integers(kept, np.int32),
-            "name": pa.nulls(len(kept), pa.string()) if films is None else column(films),
-            "offset": integers(offsets),
+            "file": integers(range(len(files)), np.int32),
+            "name": pa.nulls(len(files), pa.string()) if films is None else strings([film.encode() for film in films]),
+            "offset": integers(offsets[:-1]),
             "single": booleans(np.array(singles, bool)),
-            "split": column(splits),
+            "split": strings([name.encode() for name in splits]),
         }
-        pq.write_table(pa.Table.from_arrays(list(columns.values()), list(columns)), path)
-        return block
+        kept = booleans(np.array([number not in copies for number in range(len(files))]))
+        path = self._folder / "files.parquet"
+        pq.write_table(pa.table(columns).filter(kept), path)
+        return self._engine.table(path)
 
     def _block_size(self, files: Sequence[PieceReport]) -> tuple[int, bool]:
         """The utterances of a block, and whether to divide all files: in smaller blocks, those of a small corpus.

@@ -197,7 +197,9 @@ class _Spark:
         self._scratch = scratch
 
     def table(self, path: Path) -> ir.Table:
-        return self._connection.read_parquet(_hadoop_path(path))
+        # Spark takes a path for a glob pattern, but not for a percent-encoded URI.
+        pattern = re.sub(r"([\\*?\[\]{}])", r"\\\1", str(path.absolute()))
+        return self._connection.read_parquet(f"file://{pattern}")
 
     def rows(self, expression: ir.Table) -> Iterator[pa.RecordBatch]:
         folder = self._write(expression, "rows")
@@ -219,8 +221,3 @@ class _Spark:
 
     def close(self) -> None:
         self._session.stop()
-
-
-def _hadoop_path(path: Path) -> str:
-    """A path as Spark reads it: a glob pattern, but not a percent-encoded URI."""
-    return "file://" + re.sub(r"([\\*?\[\]{}])", r"\\\1", str(path.absolute()))

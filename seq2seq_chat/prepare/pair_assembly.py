@@ -70,9 +70,7 @@ class PairAssembly(Assembly):
 
     def _pairs(self) -> ir.Table:
         """The pairs in the shards, without duplicates if the settings drop them."""
-        files = self._folder / "files.parquet"
-        self._write_file_table(files, set())
-        pairs = read_pairs(self._shard_table("rows"), self._engine.table(files))
+        pairs = read_pairs(self._shard_table("rows"), self._file_table())
         if not self._settings.drop_duplicates:
             return pairs
         return self._engine.materialize(drop_duplicates(pairs), "distinct")

@@ -3,7 +3,7 @@
 The tables that ``conversations`` and ``reply_conversations`` return and ``corpus_order`` takes identify a conversation
 by the pair (``key_1``, ``key_2``) and order its utterances by ``turn``; sorted by these three columns, the utterances
 are in the order of the corpus. If there is a column ``cut``, a new conversation begins where it is 1. The queries from
-``tokens`` on take the utterances of a prepared corpus, with the columns of ``utterances.PREPARED``.
+``word_counts`` on take the utterances of a prepared corpus, with the columns of ``utterances.PREPARED``.
 """
 
 from __future__ import annotations
@@ -50,8 +50,7 @@ def conversations(rows: ir.Table, files: ir.Table, block_utterances: int = BLOCK
         text=joined.text,
         start=joined.start,
         end=joined.end,
-        **({"tokens": joined.tokens} if "tokens" in rows.columns else {}),
-        **({"previous_end": joined.previous_end} if "previous_end" in rows.columns else {}),
+        **{name: joined[name] for name in ("tokens", "previous_end") if name in rows.columns},
     )
 
 
@@ -140,22 +139,23 @@ def find_copies(fingerprints: ir.Table, sketch_size: int) -> ir.Table:
     Two files are copies if all of their sentences are equal, or if their sketches of ``sketch_size`` fingerprints share
     half of them. Films with fewer long sentences are copies only if equal.
     """
-    left = fingerprints.select("exact", "fingerprint", earlier="file")
-    right = fingerprints.select("exact", "fingerprint", later="file")
-    equal = left.filter(left.exact).join(right.filter(right.exact), "fingerprint")
-    equal = equal.filter(equal.earlier < equal.later).select("earlier", "later")
+    equal = _sharing(fingerprints.filter(fingerprints.exact)).select("earlier", "later")
     sketches = fingerprints.filter(~fingerprints.exact)
     sizes = sketches.group_by("file").agg(size=sketches.count())
     sketches = sketches.semi_join(sizes.filter(sizes.size == sketch_size), "file")
     films = sketches.group_by("fingerprint").agg(films=sketches.count())
     sketches = sketches.semi_join(films.filter(films.films.between(2, _MAX_FILMS_PER_FINGERPRINT)), "fingerprint")
-    similar = sketches.select("fingerprint", earlier="file").join(
-        sketches.select("fingerprint", later="file"), "fingerprint"
-    )
-    similar = similar.filter(similar.earlier < similar.later)
-    similar = similar.group_by(["earlier", "later"]).agg(shared=similar.count())
+    shared = _sharing(sketches)
+    similar = shared.group_by(["earlier", "later"]).agg(shared=shared.count())
     similar = similar.filter(similar.shared * 2 >= sketch_size).select("earlier", "later")
     return equal.union(similar, distinct=True).order_by("later", "earlier")
+
+
+def _sharing(fingerprints: ir.Table) -> ir.Table:
+    """The pairs (``earlier``, ``later``) of files for each fingerprint that they share."""
+    earlier = fingerprints.select("fingerprint", earlier="file")
+    pairs = earlier.join(fingerprints.select("fingerprint", later="file"), "fingerprint")
+    return pairs.filter(pairs.earlier < pairs.later)
 
 
 def assign_splits(utterances: ir.Table, shares: Shares, seed: int, moved: Mapping[str, str] | None = None) -> ir.Table:
@@ -200,15 +200,10 @@ def token_lists(utterances: ir.Table) -> ir.ArrayValue:
     return utterances[token_column(utterances)].split(" ")
 
 
-def tokens(utterances: ir.Table) -> ir.Table:
-    """A row with ``split`` and ``word`` for each token of each utterance."""
-    return utterances.select("split", word=token_lists(utterances).unnest())
-
-
 def word_counts(utterances: ir.Table) -> ir.Table:
     """The number of occurrences (``count``) of each word in each split."""
-    exploded = tokens(utterances)
-    return exploded.group_by(["split", "word"]).agg(count=exploded.count())
+    tokens = utterances.select("split", word=token_lists(utterances).unnest())
+    return tokens.group_by(["split", "word"]).agg(count=tokens.count())
 
 
 def sum_counts(counts: ir.Table, *keys: str) -> ir.Table:
@@ -293,11 +288,8 @@ def drop_samples(utterances: ir.Table, samples: ir.Table, pairing: Pairing) -> i
         turn=marked.position,
         cut=marked.is_cut.notnull().cast("int8"),
     )
-    return marked.select(*(name for name in utterances.columns if name not in _NUMBERS), *_KEYS)
-
-
-_NUMBERS = ("conversation", "position", "words")  # assigned when the utterances are written
-_KEYS = ("key_1", "key_2", "turn", "cut")
+    numbers = ("conversation", "position", "words")  # assigned when the utterances are written
+    return marked.select(*(name for name in utterances.columns if name not in numbers), "key_1", "key_2", "turn", "cut")
 
 
 def leakage_counts(utterances: ir.Table, leaked: ir.Table, pairing: Pairing) -> ir.Table:

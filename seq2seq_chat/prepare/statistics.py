@@ -39,10 +39,7 @@ from seq2seq_chat.text.vocabulary import SPECIAL_WORDS, Vocabulary
 
 
 def split_statistics(
-    engine: QueryEngine,
-    utterances: ir.Table,
-    words: Mapping[str, Mapping[str, int]],
-    settings: PrepareSettings,
+    engine: QueryEngine, utterances: ir.Table, words: Mapping[str, Mapping[str, int]], settings: PrepareSettings
 ) -> dict[str, dict[str, Any]]:
     """The statistics of each split and of the entire corpus, given its ``word_statistics``."""
     table = queries.split_statistics(utterances, settings.pairing, settings.encoder_steps, settings.decoder_steps)
