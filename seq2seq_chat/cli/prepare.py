@@ -348,12 +348,7 @@ def text(inputs: tuple[str, ...], output: str, split: Any, vocabulary_size: int,
 
 
 def _prepare_corpus(corpus: str, options: dict[str, Any], **settings: Any) -> None:
-    """Prepare a corpus of conversations or pairs, and print its statistics.
-
-    Args:
-        options: From the command line; None stands for a setting's default.
-        settings: Further fields of PrepareSettings.
-    """
+    """Prepare a corpus, and print its statistics. ``options`` are those of the command line, without None."""
     from seq2seq_chat.prepare.pipeline import prepare as prepare_corpus
     from seq2seq_chat.prepare.settings import PrepareSettings
     from seq2seq_chat.prepare.split import SPLITS
@@ -368,18 +363,17 @@ def _prepare_corpus(corpus: str, options: dict[str, Any], **settings: Any) -> No
         corpus, **{key: value for key, value in options.items() if value is not None}, **settings
     )
     with explain_interrupt(lambda: "run the same command again to continue"):
-        statistics: dict[str, Any] = {**prepare_corpus(prepared, inputs, output)}
+        statistics = prepare_corpus(prepared, inputs, output)
     print_statistics({name: statistics[name] for name in (*SPLITS, "total")}, statistics)
-    as_pairs, count = prepared.has_pairs, "pairs" if prepared.has_pairs else "samples"
-    values: dict[str, Any] = {
-        name: str(Path(output, corpus_file(name, as_pairs=as_pairs))) for name in SPLITS if statistics[name][count]
-    }
+    as_pairs = prepared.has_pairs
+    task, count = ("translation", "pairs") if as_pairs else ("conversation", "samples")
+    files = {name: Path(output, corpus_file(name, as_pairs=as_pairs)) for name in SPLITS if statistics[name][count]}
+    values: dict[str, Any] = {name: str(file) for name, file in files.items()}
     if prepared.shared_vocabulary:
         values["shared_vocabulary"] = True
     if not as_pairs:
         values["pairing"] = prepared.pairing
-    task, amount = "translation" if as_pairs else "conversation", statistics["train"][count]
-    write_experiment(task, values, prepared.text_sides, amount, output)
+    write_experiment(task, values, prepared.text_sides, statistics["train"][count], output)
     click.echo(output)
 
 

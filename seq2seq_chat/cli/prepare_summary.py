@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import math
 import shlex
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from seq2seq_chat.system.files import write_atomically
 from seq2seq_chat.system.tables import format_table, pluralize
 
 if TYPE_CHECKING:
@@ -31,6 +33,7 @@ def write_experiment(
         amount: Samples of the training corpus, or tokens of a text.
     """
     from seq2seq_chat.prepare.fit import fit_experiment
+    from seq2seq_chat.prepare.pipeline import EXPERIMENT_FILE
     from seq2seq_chat.prepare.settings import DEFAULT_VOCABULARY_SIZE
     from seq2seq_chat.text.tokenizers import TOKENIZER_FILE
     from seq2seq_chat.text.vocabulary import VOCABULARY_FILE
@@ -49,10 +52,12 @@ def write_experiment(
             values["lowercase"] = True
         if side.tokenizer.normalize_apostrophes:
             values["normalize_apostrophes"] = True
-    experiment = fit_experiment(task, values, amount, Path(output).absolute().name)
-    for reason in experiment.reasons:
+    experiment, reasons = fit_experiment(task, values, amount, Path(output).absolute().name)
+    for reason in reasons:
         click.echo(f"experiment: {reason}")
-    click.echo(f"to train it: seq2seq-chat train {shlex.quote(str(experiment.write(Path(output))))}")
+    path = Path(output, EXPERIMENT_FILE)
+    write_atomically(path, json.dumps(experiment, indent=2, ensure_ascii=False) + "\n")
+    click.echo(f"to train it: seq2seq-chat train {shlex.quote(str(path))}")
 
 
 _LOSSES = {
@@ -67,9 +72,7 @@ def _flat(split: dict[str, Any]) -> dict[str, Any]:
     """The statistics of a split and then of its sides, as ``source_words``."""
     flat: dict[str, Any] = {}
     for key, value in split.items():
-        flat |= (
-            {f"{key}_{name}": of_side for name, of_side in value.items()} if isinstance(value, dict) else {key: value}
-        )
+        flat |= {f"{key}_{name}": number for name, number in value.items()} if isinstance(value, dict) else {key: value}
     return flat
 
 
@@ -78,8 +81,7 @@ def print_statistics(splits: dict[str, Any], statistics: dict[str, Any]) -> None
     leakage, reading = statistics["leakage"], statistics["reading"]
     columns = [_flat(split) for split in splits.values()]
     rows = [["", *splits]]
-    for key in columns[-1]:
-        rows.append([key.replace("_", " "), *(f"{column[key]:,}" for column in columns)])
+    rows += [[key.replace("_", " "), *(f"{column[key]:,}" for column in columns)] for key in columns[-1]]
     for key in leakage["test"]:
         counts = [f"{leakage[split][key]:,}" if split in leakage else "" for split in splits]
         rows.append([f"{key} in train".replace("_percent in train", " in train percent"), *counts])
@@ -118,8 +120,7 @@ def print_left_out(reading: dict[str, Any], used: int) -> None:
     total = used + sum(reading["left_out"].values())
     for reason, count in reading["left_out"].items():
         examples = "".join(f"\n  {text}" for text in reading["examples"].get(reason, ()))
-        unit = reading["unit"] if count > 1 else reading["unit"].removesuffix("s")
-        text = f"left out: {count:,} {unit} ({reason})"
+        text = f"left out: {pluralize(count, reading['unit'].removesuffix('s'))} ({reason})"
         if 10 * count > total and reason not in EXPECTED:
             logger.warning("%s, more than a tenth of %s%s", text, f"{total:,}", examples)
         else:

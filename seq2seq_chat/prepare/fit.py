@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from itertools import islice
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from seq2seq_chat.architecture.variables import parameter_counts
-from seq2seq_chat.config import Config, parse_config
+from seq2seq_chat.config import parse_config
 from seq2seq_chat.data.build_codecs import build_codecs
 from seq2seq_chat.data.corpus_file import read_pairs, read_utterances
 from seq2seq_chat.prepare.pipeline import EXPERIMENT_FILE
-from seq2seq_chat.system.files import write_atomically
 from seq2seq_chat.system.hardware import available_cores
 from seq2seq_chat.system.tables import pluralize
 from seq2seq_chat.text.codec import Codecs
@@ -54,20 +51,7 @@ LANGUAGE_MODEL_SIZES = (
 )
 
 
-class FittedExperiment(NamedTuple):
-    """A configuration, and a sentence for each choice in it."""
-
-    settings: dict[str, Any]
-    reasons: list[str]
-
-    def write(self, folder: Path) -> Path:
-        """Write the file of the experiment beside the corpus; returns its path. Raises UserError."""
-        path = folder / EXPERIMENT_FILE
-        write_atomically(path, json.dumps(self.settings, indent=2, ensure_ascii=False) + "\n")
-        return path
-
-
-def fit_experiment(task: str, data: Mapping[str, Any], amount: int, name: str) -> FittedExperiment:
+def fit_experiment(task: str, data: Mapping[str, Any], amount: int, name: str) -> tuple[dict[str, Any], list[str]]:
     """Choose the settings of an experiment on a corpus.
 
     Args:
@@ -75,6 +59,9 @@ def fit_experiment(task: str, data: Mapping[str, Any], amount: int, name: str) -
         data: The settings of the section ``data`` that name the prepared files.
         amount: Samples of the training corpus, or tokens for a language model.
         name: Of the experiment; characters that a name cannot have become dashes.
+
+    Returns:
+        The configuration, and a sentence for each choice in it.
 
     Raises:
         UserError: A prepared file cannot be read.
@@ -84,31 +71,33 @@ def fit_experiment(task: str, data: Mapping[str, Any], amount: int, name: str) -
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-._") or "experiment"
     base = {"name": name, "seed": 1, "task": task, "data": {**data, **({} if is_text else {"buckets": "auto"})}}
     codecs = build_codecs(parse_config(base, EXPERIMENT_FILE, warn=False).data, running_text=is_text)
+    target_words, _ = codecs.vocabulary_sizes
     model: dict[str, Any] = {
         "hidden_size": size.hidden_size,
         "embedding_size": size.hidden_size // 2,
         "dropout": size.dropout,
+        "projection_size": size.hidden_size // 2 if target_words > MIN_PROJECTED else None,
     }
-    target_words, _ = codecs.vocabulary_sizes
-    model["projection_size"] = size.hidden_size // 2 if target_words > MIN_PROJECTED else None
     lengths = np.zeros([1, 2]) if is_text else _lengths(data["train"], codecs, amount)
     if not is_text:
         source, target = np.clip(np.percentile(lengths, 99, axis=0).astype(int), 8, MAX_STEPS_OF_A_TEXT).tolist()
         model |= {"bidirectional": True, "encoder_steps": source, "decoder_steps": target + 1}
     base["model"] = model
     config = parse_config(base, EXPERIMENT_FILE, warn=False)
+    counts = parameter_counts(config, *codecs.vocabulary_sizes)
+    # Multiplications for a token: all parameters but the embeddings, of which a token reads a row.
+    products = sum(count for part, count in counts.items() if part != "embedding")
     tokens = TRUNCATION * size.batch_size if is_text else size.batch_size * lengths.mean(axis=0).sum()
-    seconds = 6 * tokens * _products(config, codecs) / (SPEED * available_cores())
+    seconds = 6 * tokens * products / (SPEED * available_cores())
     per_epoch = max(1, amount // (TRUNCATION * size.batch_size if is_text else size.batch_size))
     steps = int(np.clip(60 * MINUTES / seconds, 200, max(200, size.max_epochs * per_epoch)))
     hours = float(np.clip(round(steps * seconds / 3600, 2), 0.02, MINUTES / 60))
     training = _training(size, steps, has_validation="validation" in data, target_words=target_words)
     base["training"] = {"hours": hours, **training}
     base["decoding"] = {"method": "sample", "temperature": 0.8} if is_text else {"method": "beam", "beam_width": 5}
-    parameters = sum(parameter_counts(config, *codecs.vocabulary_sizes).values())
     reasons = [
         f"{pluralize(amount, 'token' if is_text else 'sample')}: {size.hidden_size} units, dropout {size.dropout}, "
-        f"{parameters / 1e6:.1f} million parameters",
+        f"{sum(counts.values()) / 1e6:.1f} million parameters",
         f"{hours:g} h: about {steps:,} steps of {size.batch_size} on {available_cores()} cores, "
         f"{steps / per_epoch:.1f} passes through the corpus; --hours gives it more or less time",
     ]
@@ -119,7 +108,7 @@ def fit_experiment(task: str, data: Mapping[str, Any], amount: int, name: str) -
         if "validation" in data
         else "there is no validation corpus, so nothing tells when to stop (data.validation is null)"
     )
-    return FittedExperiment(base, reasons)
+    return base, reasons
 
 
 def _training(size: ModelSize, steps: int, has_validation: bool, target_words: int) -> dict[str, Any]:
@@ -137,12 +126,6 @@ def _training(size: ModelSize, steps: int, has_validation: bool, target_words: i
         "checkpoint_every": interval,
         "snapshot_every": 3 * interval,
     }
-
-
-def _products(config: Config, codecs: Codecs) -> int:
-    """Multiplications for a token: all parameters but the embeddings, of which a token reads a row."""
-    parts = parameter_counts(config, *codecs.vocabulary_sizes)
-    return sum(count for part, count in parts.items() if part != "embedding")
 
 
 def _lengths(train: Any, codecs: Codecs, amount: int) -> np.ndarray:

@@ -51,7 +51,7 @@ def test_the_printed_command_trains_from_any_folder(
 def test_larger_corpora_get_larger_models_and_fewer_passes(tmp_path: Path) -> None:
     data: dict[str, Any] = {"train": str(write_lines(tmp_path / "train.txt", "lines"))}
     amounts = (3_000, 30_000, 300_000, 3_000_000)
-    fitted = [fit_experiment("conversation", data, amount, "x").settings for amount in amounts]
+    fitted = [fit_experiment("conversation", data, amount, "x")[0] for amount in amounts]
     sizes = [settings["model"]["hidden_size"] for settings in fitted]
     assert sizes == sorted(sizes) and sizes[0] == 128 and sizes[-1] == 1024
     passes = [s["training"]["steps"] * s["training"]["batch_size"] / n for s, n in zip(fitted, amounts, strict=True)]
