@@ -295,7 +295,6 @@ class Shard:
 
     def discard(self) -> None:
         """Close the file without writing pending rows."""
-        self._batches = []
         self._writer.close()
 
     def _flush(self) -> None:

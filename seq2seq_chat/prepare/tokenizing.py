@@ -146,16 +146,12 @@ def _as_lines(texts: Sequence[str]) -> tuple[list[str], int]:
     for text in texts:
         line = text.strip()
         if not line.isprintable():
-            line, count = _NOT_IN_LINES.subn(_replacement, line)
+            line, count = _NOT_IN_LINES.subn(lambda match: " " if match[0] in "\n\r\0" else "\ufffd", line)
             replaced += count
             while line != (stripped := line.strip().strip(_BYTE_ORDER_MARK)):
                 line = stripped
         lines.append(line)
     return lines, replaced
-
-
-def _replacement(match: re.Match[str]) -> str:
-    return " " if match[0] in "\n\r\0" else "\ufffd"
 
 
 def _drop_unwritable(texts: list[str], shard: Shard) -> None:

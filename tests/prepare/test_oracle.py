@@ -21,9 +21,10 @@ from seq2seq_chat.data.corpus_file import CorpusError
 from seq2seq_chat.prepare.pipeline import find_inputs, prepare
 from seq2seq_chat.prepare.read_result import ReadResult
 from seq2seq_chat.prepare.readers.opensubtitles import film_name
-from seq2seq_chat.prepare.readers.opus import DamagedXml, Sentences, film_sentences, parse_sentences, scan_sentences
+from seq2seq_chat.prepare.readers.opus import Sentences, film_sentences, parse_sentences, scan_sentences
 from seq2seq_chat.prepare.readers.reddit import RedditSettings
 from seq2seq_chat.prepare.settings import PrepareSettings
+from seq2seq_chat.system.compressed import DamagedFile
 from seq2seq_chat.text.tokenizers.english import clean
 from tests.prepare.oracle import check, data_folder, oracle_film, oracle_films, oracle_reddit
 
@@ -220,12 +221,12 @@ def test_damage_is_detected_like_by_another_parser(text: str, offset: int, lengt
     try:
         expected: Any = oracle_film(content)
     except ET.ParseError:
-        with pytest.raises(DamagedXml):
+        with pytest.raises(DamagedFile):
             film_sentences(content)
         return
     try:
         assert read_film(content) == expected
-    except DamagedXml as error:
+    except DamagedFile as error:
         # The parser of the standard library does not check every character.
         assert re.search("Namespace|namespace|Char|encoding|version", str(error)), error
 

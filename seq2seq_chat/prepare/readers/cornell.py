@@ -103,10 +103,6 @@ def _conversation_files(path: Path) -> Iterable[Piece]:
     return [file for name in conversations or [path] for file in single_file(name)]
 
 
-def _companion(path: Path) -> Path | None:
-    return None if _CONVOKIT.fullmatch(path.name) else lines_file_of(path)
-
-
 CORPUS = RawCorpus(
     read_cornell,
     UTTERANCES,
@@ -114,5 +110,5 @@ CORPUS = RawCorpus(
     "movie_conversations.txt or utterances.jsonl",
     unit="utterances",
     expand=_conversation_files,
-    companion=_companion,
+    companion=lambda path: None if _CONVOKIT.fullmatch(path.name) else lines_file_of(path),
 )

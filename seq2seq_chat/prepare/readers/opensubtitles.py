@@ -13,7 +13,7 @@ import numpy as np
 
 from seq2seq_chat.data.corpus_file import CorpusError
 from seq2seq_chat.prepare.readers import COMPRESSED, ZIP_ERRORS, RawCorpus, archive_members, open_archive, single_file
-from seq2seq_chat.prepare.readers.opus import DamagedXml, film_sentences
+from seq2seq_chat.prepare.readers.opus import film_sentences
 from seq2seq_chat.prepare.shards import SUBTITLES, Piece, ReaderSettings, Shard, floats, integers, lines
 from seq2seq_chat.prepare.tokenizing import tokenize_block
 from seq2seq_chat.system.compressed import DamagedFile, decompressed, read_decompressed
@@ -40,13 +40,15 @@ def read_opensubtitles(piece: Piece, settings: ReaderSettings, shard: Shard) -> 
         shard.piece.unpacked_bytes += len(content)
         shard.piece.lines += content.count(b"<s>") + content.count(b"<s ")
         sentences = film_sentences(content)
-    except (DamagedFile, DamagedXml) as error:
+    except DamagedFile as error:
         shard.add_damage("", str(error), incomplete=True)
         return
     finally:
         shard.add_bytes(piece.size)
     if not sentences.lines and not len(sentences.starts):
-        shard.leave_out(WITHOUT_WORDS, len(_SENTENCE.findall(content)), _without_tags(content))
+        found = _SENTENCE.findall(content)
+        examples = (re.sub("<.*?>", "", sentence.decode(errors="replace")) for sentence in found)
+        shard.leave_out(WITHOUT_WORDS, len(found), examples)
         return
     block, tokens = tokenize_block(sentences.lines, settings.tokenizer, shard)
     starts, ends = sentences.starts, sentences.ends
@@ -71,11 +73,6 @@ def read_opensubtitles(piece: Piece, settings: ReaderSettings, shard: Shard) -> 
     exact, sketch = film_fingerprints(block)
     shard.add_fingerprints(True, [exact])
     shard.add_fingerprints(False, sketch)
-
-
-def _without_tags(content: bytes) -> Iterator[str]:
-    """The texts of the sentences of a film that has no words."""
-    return (re.sub("<.*?>", "", match[0].decode(errors="replace")) for match in _SENTENCE.finditer(content))
 
 
 def film_fingerprints(block: bytes) -> tuple[int, list[int]]:

@@ -20,6 +20,8 @@ import numpy as np
 import re2
 from lxml import etree
 
+from seq2seq_chat.system.compressed import DamagedFile
+
 Array = Any
 """A NumPy array."""
 
@@ -69,33 +71,21 @@ class Sentences:
     ends: Array
 
 
-class DamagedXml(Exception):
-    """The XML is malformed; the message says where."""
-
-
 def film_sentences(content: bytes) -> Sentences:
-    """The sentences that have words.
-
-    Raises:
-        DamagedXml: The XML is malformed.
-    """
+    """The sentences that have words. Raises DamagedFile if the XML is malformed."""
     sentences = scan_sentences(content)
     return parse_sentences(content) if sentences is None else sentences
 
 
 def parse_sentences(content: bytes) -> Sentences:
-    """The sentences of any well-formed file, with an XML parser.
-
-    Raises:
-        DamagedXml: The XML is malformed.
-    """
+    """The sentences of any well-formed file, with an XML parser. Raises DamagedFile if the XML is malformed."""
     try:
         document = etree.fromstring(content, _parser())
     except (etree.XMLSyntaxError, ValueError) as error:
         offset = _invalid_utf8(content)
         if offset is not None and not _OTHER_ENCODING.search(content[:100]):
-            raise DamagedXml(f"byte {offset} is not UTF-8") from error
-        raise DamagedXml(f"invalid XML: {error}") from error
+            raise DamagedFile(f"byte {offset} is not UTF-8") from error
+        raise DamagedFile(f"invalid XML: {error}") from error
     texts: list[bytes] = []
     first_words: list[int] = []
     last_words: list[int] = []
@@ -143,9 +133,7 @@ def scan_sentences(content: bytes) -> Sentences | None:
     body = content[start:end]
     if start < 0 or not _FORMAT.fullmatch(body) or not _is_frame(content[:start], content[end:]):
         return None
-    if not content.isascii() and (
-        _invalid_utf8(content) is not None or any(character in body for character in _NONCHARACTERS)
-    ):
+    if _invalid_utf8(content) is not None or any(character in body for character in _NONCHARACTERS):
         return None
     sentences = _split_words(body)
     if b"&" not in sentences.lines:

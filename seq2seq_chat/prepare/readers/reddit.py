@@ -176,7 +176,9 @@ class _CommentReader:
 
     def _undamaged(self, offset: int, block: memoryview) -> Iterator[tuple[int, memoryview]]:
         """The same for a block with damaged or empty lines; damage is reported."""
-        for start, line in _lines(offset, bytes(block)):
+        end = offset
+        for line in bytes(block).split(b"\n"):
+            start, end = end, end + len(line) + 1
             stripped = line.strip()
             if not stripped:
                 continue
@@ -228,7 +230,7 @@ class _CommentReader:
             if max_words is not None and len(body.split()) > max_words:
                 leave_out("more than --max-words")
                 continue
-            if may_be_bot and not keep_bots and _is_bot(author, body):
+            if may_be_bot and not keep_bots and (_BOT.fullmatch(author) or _BOT_SAYS.search(body.replace("^", ""))):
                 leave_out("by bots", examples=[body])
                 continue
             if "\n" in body or "&" in body or first == ">" or not body.isascii():
@@ -253,15 +255,14 @@ class _CommentReader:
             self._shard.leave_out(BLANK, sum(not body.strip() for body in bodies))
         comments = [self._pending[index] for index in kept]
         self._pending = []
-        if comments:
-            self._shard.add_rows(
-                ordinal=integers([comment.ordinal for comment in comments]),
-                link=strings([comment.link.encode() for comment in comments]),
-                id=strings([comment.name.encode() for comment in comments]),
-                parent=strings([comment.parent.encode() for comment in comments]),
-                **texts.columns(kept),
-                created=floats(np.array([comment.created for comment in comments], np.float64)),
-            )
+        self._shard.add_rows(
+            ordinal=integers([comment.ordinal for comment in comments]),
+            link=strings([comment.link.encode() for comment in comments]),
+            id=strings([comment.name.encode() for comment in comments]),
+            parent=strings([comment.parent.encode() for comment in comments]),
+            **texts.columns(kept),
+            created=floats(np.array([comment.created for comment in comments], np.float64)),
+        )
 
 
 def clean_body(body: str) -> str:
@@ -276,10 +277,6 @@ def clean_body(body: str) -> str:
     if ">" in body:
         body = _QUOTE.sub("", body)
     return _EDIT.sub("", body) if "\n" in body else body
-
-
-def _is_bot(author: str, body: str) -> bool:
-    return _BOT.fullmatch(author) is not None or _BOT_SAYS.search(body.replace("^", "")) is not None
 
 
 def _full_names(link: Any, parent: Any) -> tuple[str, str]:
@@ -313,13 +310,6 @@ def _ends_of_objects(block: memoryview) -> Any:
         return None
     braced = (codes[ends - 1] == _CLOSING).all() and (codes[ends[:-1] + 1] == _OPENING).all()
     return ends if braced else None
-
-
-def _lines(offset: int, block: bytes) -> Iterator[tuple[int, bytes]]:
-    for line in block.split(b"\n"):
-        if line:
-            yield offset, line
-        offset += len(line) + 1
 
 
 def _parse_object(line: memoryview) -> dict[str, Any] | None:

@@ -11,8 +11,9 @@ import pytest
 
 from seq2seq_chat.data.corpus_file import END_OF_CONVERSATION, CorpusError
 from seq2seq_chat.prepare.pipeline import prepare
-from seq2seq_chat.prepare.readers.opus import DamagedXml, film_sentences, parse_time, scan_sentences
+from seq2seq_chat.prepare.readers.opus import film_sentences, parse_time, scan_sentences
 from seq2seq_chat.prepare.settings import PrepareSettings
+from seq2seq_chat.system.compressed import DamagedFile
 from tests.prepare.raw import film
 
 LONG = "/".join(f"this is sentence number {n} and it is long enough" for n in range(60))
@@ -205,7 +206,7 @@ def test_valid_but_unusual(inside: str, expected: list[str]) -> None:
     ],
 )
 def test_malformed(inside: str) -> None:
-    with pytest.raises(DamagedXml):
+    with pytest.raises(DamagedFile):
         film_sentences(FILM.format(inside).encode())
 
 
@@ -217,7 +218,7 @@ def test_other_encodings(encoding: str) -> None:
 
 def test_invalid_utf8_is_reported_with_its_offset() -> None:
     content = FILM.format("<w>caf?</w>").encode().replace(b"?<", b"\xe9<")
-    with pytest.raises(DamagedXml, match=f"byte {content.index(0xE9)} is not UTF-8"):
+    with pytest.raises(DamagedFile, match=f"byte {content.index(0xE9)} is not UTF-8"):
         film_sentences(content)
 
 

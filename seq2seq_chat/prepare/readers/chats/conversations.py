@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timezone
 
 import numpy as np
 
-from seq2seq_chat.prepare.readers.chats.dates import seconds_since_1970
 from seq2seq_chat.prepare.readers.chats.formats import ME, Message
 from seq2seq_chat.prepare.shards import Piece, Shard, floats, integers, strings
 from seq2seq_chat.prepare.tokenizing import TokenizedTexts
@@ -30,7 +29,6 @@ class _Utterance:
     speaker: str
     start: datetime | None
     end: datetime | None
-    messages: int = 0
     size: int = 0  # characters
     texts: list[str] = field(default_factory=list)
     tokens: list[str] = field(default_factory=list)
@@ -96,7 +94,6 @@ class ChatWriter:
             self._next(conversation, _Utterance(speaker, time, time))
         utterance = conversation.current
         utterance.end = time or utterance.end
-        utterance.messages += 1
         utterance.size += len(text)
         utterance.texts.append(text)
         if tokens is not None:
@@ -127,12 +124,12 @@ class ChatWriter:
             self._rows += [(conversation.number, conversation.source), (conversation.number, finished)]
             conversation.source = None
         else:
-            self._left_out[_UNPROMPTED] += finished.messages
+            self._left_out[_UNPROMPTED] += len(finished.texts)
 
     def _finish(self, conversation: _Conversation) -> None:
         self._next(conversation, _Utterance("", None, None))
         if conversation.source is not None:
-            self._left_out[_WITHOUT_REPLY] += conversation.source.messages
+            self._left_out[_WITHOUT_REPLY] += len(conversation.source.texts)
 
     def _flush(self) -> None:
         rows, self._rows = self._rows, []
@@ -150,4 +147,5 @@ class ChatWriter:
 
 
 def _times(times: Sequence[datetime | None]) -> object:
-    return floats(np.array([np.nan if time is None else seconds_since_1970(time) for time in times], np.float64))
+    seconds = [np.nan if time is None else time.replace(tzinfo=timezone.utc).timestamp() for time in times]
+    return floats(np.array(seconds, np.float64))

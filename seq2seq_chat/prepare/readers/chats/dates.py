@@ -130,11 +130,6 @@ def from_milliseconds(milliseconds: float | str | None) -> datetime | None:
         return None
 
 
-def seconds_since_1970(time: datetime) -> float:
-    """The inverse of ``from_milliseconds``, in seconds."""
-    return (time - _EPOCH).total_seconds()
-
-
 def from_iso(text: str) -> datetime | None:
     """The time of day that ISO 8601 states, without its zone; None if it is none."""
     try:

@@ -20,13 +20,7 @@ from seq2seq_chat.data.corpus_file import CorpusError
 from seq2seq_chat.prepare.readers import archive_members, open_archive, single_file
 from seq2seq_chat.prepare.readers.chats.dates import DateOrder
 from seq2seq_chat.prepare.readers.chats.formats import ChatFormat, Message, chat_formats, find_format
-from seq2seq_chat.prepare.readers.inputs import (
-    find_encoding,
-    open_piece,
-    read_start_of,
-    read_text_start,
-    safe_members,
-)
+from seq2seq_chat.prepare.readers.inputs import find_encoding, open_piece, read_start_of, read_text_start, safe_members
 from seq2seq_chat.prepare.shards import Piece
 from seq2seq_chat.system.compressed import DamagedFile
 

@@ -63,11 +63,10 @@ def _read_script(export: Export) -> Iterator[Message | str]:
         match = _LINE.fullmatch(line)
         return Message(match[1], None, match[2], str(conversation)) if match else None
 
-    return join_lines(map(str.strip, export.lines()), begin, _finish_turn, stray="lines without a name")
+    def finish(message: Message) -> Message:
+        return message._replace(text=" ".join(filter(None, message.text.split("\n"))))
 
-
-def _finish_turn(message: Message) -> Message:
-    return message._replace(text=" ".join(filter(None, message.text.split("\n"))))
+    return join_lines(map(str.strip, export.lines()), begin, finish, stray="lines without a name")
 
 
 def _read_subtitles(export: Export) -> Iterator[Message | str]:
