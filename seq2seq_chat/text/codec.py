@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Iterable
 from itertools import groupby
 from pathlib import Path
@@ -21,7 +20,7 @@ from seq2seq_chat.text.tokenizers import (
     TokenizerSettings,
     create_tokenizer,
 )
-from seq2seq_chat.text.tokenizers.tokenizer import WhitespaceTokenizer
+from seq2seq_chat.text.tokenizers.tokenizer import SURROGATE, WhitespaceTokenizer
 from seq2seq_chat.text.vocabulary import (
     SPECIAL_WORDS,
     TARGET_PREFIX,
@@ -34,7 +33,6 @@ from seq2seq_chat.text.vocabulary import (
 )
 
 _CHECKED_WORDS = 1000
-_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class TextCodec(NamedTuple):
@@ -160,7 +158,7 @@ def tokenizer_settings(text: TextSettings) -> TokenizerSettings:
 
 def replace_surrogates(text: str) -> str:
     """The text with U+FFFD for surrogates, which UTF-8 cannot encode."""
-    return _SURROGATE.sub("\ufffd", text)
+    return SURROGATE.sub("\ufffd", text)
 
 
 def are_equal(tokenizer: Tokenizer, other: Tokenizer) -> bool:

@@ -77,7 +77,7 @@ class TokenCache(dict[str, str]):
         return tokens
 
 
-_SURROGATE = re.compile("[\ud800-\udfff]")
+SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class WhitespaceTokenizer(Tokenizer):
@@ -87,12 +87,12 @@ class WhitespaceTokenizer(Tokenizer):
 
     def encode(self, text: str) -> list[str]:
         """The words."""
-        return _SURROGATE.sub("\ufffd", text).split()
+        return SURROGATE.sub("\ufffd", text).split()
 
     def encode_lines(self, texts: Sequence[str]) -> list[str]:
         """The words of each text, separated by single spaces."""
         lines = [" ".join(text.split()) for text in texts]
-        return [line if line.isascii() else _SURROGATE.sub("\ufffd", line) for line in lines]
+        return [line if line.isascii() else SURROGATE.sub("\ufffd", line) for line in lines]
 
     def decode(self, tokens: Iterable[str]) -> str:
         """The words, separated by spaces."""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import regex
 
 
-IDEOGRAPH = (
+_IDEOGRAPH = (
     r"[[\p{Han}\p{Hiragana}\p{Katakana}\p{Yi}\p{Tangut}\p{Nushu}\p{Khitan_Small_Script}"
     r"\u3006\u3031-\u3035\u30FC\uFF70]--\p{M}]"
 )
@@ -55,7 +55,7 @@ _STACKER = r"\p{Indic_Syllabic_Category=Invisible_Stacker}"
 _CLUSTER = rf"{_COMPLEX}{_MARK}*(?:(?:(?<={_STACKER}){_COMPLEX}|[\u0E33\u0EB3]){_MARK}*)*"
 _TIBETAN = r"[\p{Tibetan}&&[\p{L}\p{M}]]+[\u0F0B\u0F0C]?"  # a syllable with the mark that ends it
 _WORD_CHARACTER = (
-    rf"(?:[[\p{{L}}\p{{N}}{_MARK}]--[0-9\p{{Extended_Pictographic}}\p{{Tibetan}}{IDEOGRAPH}{_COMPLEX}]]"
+    rf"(?:[[\p{{L}}\p{{N}}{_MARK}]--[0-9\p{{Extended_Pictographic}}\p{{Tibetan}}{_IDEOGRAPH}{_COMPLEX}]]"
     r"|[0-9](?!\uFE0F?\u20E3))"
 )
 _CONNECTOR = (  # within a word, or within a number
@@ -63,7 +63,7 @@ _CONNECTOR = (  # within a word, or within a number
     r'|(?<=\p{Hebrew})["״׳](?=\p{Hebrew}))'
 )
 _WORD = rf"{_WORD_CHARACTER}++(?:{_CONNECTOR}{_WORD_CHARACTER}++)*+"
-TOKEN = rf"{_EMOJI}{_MARK}*|{IDEOGRAPH}{_MARK}*|{_CLUSTER}|{_TIBETAN}|{_WORD}|.{_MARK}*"
+TOKEN = rf"{_EMOJI}{_MARK}*|{_IDEOGRAPH}{_MARK}*|{_CLUSTER}|{_TIBETAN}|{_WORD}|.{_MARK}*"
 
 
 APOSTROPHE = r"(?<=[\p{L}\p{M}\p{N}])[’ʼ](?=[\p{L}\p{N}])"
@@ -112,16 +112,6 @@ def _encode_plain(chunk: str) -> list[str]:
     return _ASCII_TOKEN.findall(chunk) if chunk.isascii() else _compile(TOKEN).findall(chunk)
 
 
-def _plain_apostrophes(chunk: str) -> str:
-    """A string without white space, with typewriter apostrophes within words."""
-    return chunk if chunk.isascii() else _compile(APOSTROPHE).sub("'", _normalize(chunk))
-
-
-def encode_lower_case(chunk: str) -> list[str]:
-    """The tokens of a string without white space, in lower case."""
-    return encode_chunk(_normalize(chunk).lower())
-
-
 class UnicodeTokenizer(Tokenizer):
     """Splits text in any language into words, numbers, punctuation marks and symbols, each with its combining marks.
 
@@ -142,12 +132,15 @@ class UnicodeTokenizer(Tokenizer):
     def __init__(self, lowercase: bool = False, normalize_apostrophes: bool = False) -> None:
         """Make all tokens lower case if ``lowercase`` is set."""
         self.lowercase, self.normalize_apostrophes = lowercase, normalize_apostrophes
-        encode = encode_lower_case if lowercase else encode_chunk
-        self._encode_chunk = (lambda chunk: encode(_plain_apostrophes(chunk))) if normalize_apostrophes else encode
         self._cache = TokenCache(self._encode_chunk)
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self.lowercase, self.normalize_apostrophes)
+
+    def _encode_chunk(self, chunk: str) -> list[str]:
+        if self.normalize_apostrophes and not chunk.isascii():
+            chunk = _compile(APOSTROPHE).sub("'", _normalize(chunk))
+        return encode_chunk(_normalize(chunk).lower() if self.lowercase else chunk)
 
     def encode(self, text: str) -> list[str]:
         """The tokens."""
@@ -207,42 +200,27 @@ def encode_ascii_lines(texts: Sequence[str], *, lowercase: bool) -> list[str]:
 
 
 class _Kind(enum.Enum):
-    """What a token is to its neighbors."""
+    """What a token is to its neighbors. Its kind is the first whose pattern matches its start, or else SYMBOL."""
 
-    ADDRESS = enum.auto()  # of the web
-    WORD = enum.auto()
-    NUMBER = enum.auto()
-    IDEOGRAPH = enum.auto()  # no space before or after another one, a number, or a punctuation mark
-    COMPLEX = enum.auto()  # Thai and others: no space before or after another one
-    OPENING = enum.auto()  # no space after it
-    CLOSING = enum.auto()  # no space before it
-    HYPHEN = enum.auto()  # no spaces between two words
-    RANGE = enum.auto()  # no spaces between two numbers
-    CURRENCY = enum.auto()  # no space before a number
-    PREFIX = enum.auto()  # no space before a word
-    WIDE = enum.auto()  # East Asian punctuation marks, which are as wide as an ideograph: no spaces at all
-    PUNCTUATION = enum.auto()
-    SYMBOL = enum.auto()
-    SPECIAL = enum.auto()  # a special word, such as <unknown>, which no text contains
+    SPECIAL = r"<\w+>"  # a special word, such as <unknown>, which no text contains
+    ADDRESS = r"https?://|www\."  # of the web
+    IDEOGRAPH = _IDEOGRAPH  # no space before or after another one, a number, or a punctuation mark
+    COMPLEX = r"[[\p{Line_Break=SA}\p{Tibetan}]&&[\p{L}\p{M}]]"  # Thai and others: no space before or after another one
+    NUMBER = r"\p{Nd}"
+    WORD = r"[\p{L}\p{N}\p{M}]"
+    # East Asian punctuation marks, which are as wide as an ideograph: no spaces at all
+    WIDE = r"[\u3001-\u303F\u30FB\uFE10-\uFE1F\uFE30-\uFE4F\uFF01-\uFF65]"
+    HYPHEN = r"[\-‐‑\u058A\u05BE\/_]"  # no spaces between two words
+    RANGE = "–"  # no spaces between two numbers
+    CURRENCY = r"\p{Sc}"  # no space before a number
+    PREFIX = r"[#@]\Z"  # no space before a word
+    OPENING = r"[\p{Ps}\p{Pi}¿¡]"  # no space after it
+    CLOSING = r"[\p{Terminal_Punctuation}\p{Pe}\p{Pf}…‥%‰°·′″\u055A-\u055E\u05F3\u05F4]"  # no space before it
+    PUNCTUATION = r"\p{P}"
+    SYMBOL = ""
 
 
-# The first pattern that matches the start of a token determines its kind.
-KINDS = {
-    _Kind.SPECIAL: r"<\w+>",
-    _Kind.ADDRESS: r"https?://|www\.",
-    _Kind.IDEOGRAPH: IDEOGRAPH,
-    _Kind.COMPLEX: r"[[\p{Line_Break=SA}\p{Tibetan}]&&[\p{L}\p{M}]]",
-    _Kind.NUMBER: r"\p{Nd}",
-    _Kind.WORD: r"[\p{L}\p{N}\p{M}]",
-    _Kind.WIDE: r"[\u3001-\u303F\u30FB\uFE10-\uFE1F\uFE30-\uFE4F\uFF01-\uFF65]",
-    _Kind.HYPHEN: r"[\-‐‑\u058A\u05BE\/_]",
-    _Kind.RANGE: "–",
-    _Kind.CURRENCY: r"\p{Sc}",
-    _Kind.PREFIX: r"[#@]\Z",
-    _Kind.OPENING: r"[\p{Ps}\p{Pi}¿¡]",
-    _Kind.CLOSING: r"[\p{Terminal_Punctuation}\p{Pe}\p{Pf}…‥%‰°·′″\u055A-\u055E\u05F3\u05F4]",
-    _Kind.PUNCTUATION: r"\p{P}",
-}
+KINDS = {kind: kind.value for kind in _Kind if kind.value}
 _KIND = "|".join(f"(?P<{kind.name}>{pattern})" for kind, pattern in KINDS.items())
 # Quotation marks that may begin a quotation, and the marks that then end it. ” and » begin one in some languages.
 _QUOTES = {
