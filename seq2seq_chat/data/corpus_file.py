@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.files import BUNDLED, atomic_write, file_checksum
 from seq2seq_chat.system.lines import located_lines
+from seq2seq_chat.system.tables import pluralize
 
 if TYPE_CHECKING:  # imports pydantic, which the reader processes of prepare do not need
     from seq2seq_chat.config import CorpusFiles
@@ -80,15 +81,14 @@ def located_utterances(path: str | Path, progress: bool = False) -> Iterator[tup
             utterances.
     """
     conversation = 0
-    in_conversation, empty = False, True
-    warned = False
+    in_conversation = warned = False
     for number, (offset, line) in enumerate(located_lines(path, CorpusError, progress=progress), start=1):
         stripped = line.strip()
         if stripped == END_OF_CONVERSATION:
             conversation += in_conversation
             in_conversation = False
         elif stripped:
-            in_conversation, empty = True, False
+            in_conversation = True
             if not warned and is_mistyped_marker(stripped):
                 warn_once(
                     f"{path}, line {number}: {stripped} is read as an utterance; the line that ends a conversation is "
@@ -96,7 +96,7 @@ def located_utterances(path: str | Path, progress: bool = False) -> Iterator[tup
                 )
                 warned = True
             yield conversation, offset, line
-    if empty:
+    if not (conversation or in_conversation):
         raise CorpusError(f"{path} has no utterances. Write one utterance per line.")
 
 
@@ -202,7 +202,7 @@ def parse_row(line: str) -> Pair:
     if len(columns) == 3 and is_license(columns[2]):
         del columns[2]
     if len(columns) != 2:
-        raise BadRow(f"{len(columns)} column{'s' * (len(columns) != 1)} instead of 2, separated by a tab")
+        raise BadRow(f"{pluralize(len(columns), 'column')} instead of 2, separated by a tab")
     return parallel_row(*columns)
 
 
@@ -270,7 +270,7 @@ def located_pairs(files: Corpus, *, progress: bool = False) -> Iterator[tuple[tu
             "seq2seq-chat prepare pairs --max-bad."
         )
     if bad:
-        warn_once(f"left out {bad:,} bad row{'s' * (bad > 1)}; the first is {first_bad}")
+        warn_once(f"left out {pluralize(bad, 'bad row')}; the first is {first_bad}")
 
 
 def _rows(files: Corpus, damaged: dict[int, str], progress: bool) -> Iterator[tuple[tuple[int, str], ...]]:
@@ -308,11 +308,7 @@ def parallel_lines(
                 return
             source_count, target_count = (number, count) if source_line is None else (count, number)
             raise CorpusError(
-                f"{source} has {_lines(source_count)}, but {target} has {_lines(target_count)}. Each line of one "
-                "must correspond to the same line of the other."
+                f"{source} has {pluralize(source_count, 'line')}, but {target} has {pluralize(target_count, 'line')}. "
+                "Each line of one must correspond to the same line of the other."
             )
         yield source_line, target_line
-
-
-def _lines(count: int) -> str:
-    return f"{count:,} line{'s' * (count != 1)}"

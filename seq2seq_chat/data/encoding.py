@@ -55,8 +55,7 @@ def encode(files: Corpus, codecs: Codecs, settings: Data, folder: Path) -> None:
         if pairs or not codecs.is_shared:
             sides.append(_TextWriter(stack, folder, "target_", codecs.target, marked))
         if pairs:
-            rows = enumerate(read_tokenized_pairs(files, settings, tokenizers, progress=True))
-            for index, (offsets, sample) in rows:
+            for index, (offsets, sample) in enumerate(read_tokenized_pairs(files, settings, tokenizers, progress=True)):
                 sides[0].add(sample.source_tokens)
                 sides[1].add(sample.target_tokens)
                 lines.extend(offsets)
@@ -93,20 +92,18 @@ def _conversation_samples(
     files: Corpus, tokenizers: Tokenizers, settings: Data, sides: Sequence[_TextWriter], lines: ArrayWriter
 ) -> Iterator[tuple[int, int, int]]:
     """Store each utterance; yield the samples: first and end of the source, and the target."""
-    current, first = -1, 0  # conversation, and its first utterance
 
-    def store() -> Iterator[tuple[int, int]]:
-        nonlocal current, first
+    def store() -> Iterator[tuple[int, tuple[int, int]]]:
+        conversation = first = -1  # the first utterance of the conversation
         for index, utterance in enumerate(read_tokenized_utterances(files, tokenizers, progress=True)):
-            if utterance.conversation != current:
-                current, first = utterance.conversation, index
-            sides[0].add(utterance.source_tokens)
-            if len(sides) > 1:
-                sides[1].add(utterance.target_tokens)
+            if utterance.conversation != conversation:
+                conversation, first = utterance.conversation, index
+            for side, tokens in zip(sides, (utterance.source_tokens, utterance.target_tokens), strict=False):
+                side.add(tokens)
             lines.extend((utterance.offset,))
-            yield utterance.conversation, index
+            yield conversation, (first, index)
 
-    for _, target in iterate_samples(store(), settings.pairing):
+    for _, (first, target) in iterate_samples(store(), settings.pairing):
         if settings.swap_source_target:
             yield target, target + 1, target - 1
         else:

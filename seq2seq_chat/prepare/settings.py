@@ -16,8 +16,6 @@ from seq2seq_chat.text.vocabulary import SPECIAL_WORDS, TARGET_PREFIX, Vocabular
 
 DEFAULT_VOCABULARY_SIZE = 50_000
 """Also the default of ``data.vocabulary_size``."""
-DEFAULT_MAX_GAP = 10.0
-"""Seconds of silence in a film after which a new conversation starts."""
 
 _BYTES_AND_SPECIAL_WORDS = 256 + len(SPECIAL_WORDS)
 
@@ -42,7 +40,7 @@ class PrepareSettings:
 
     corpus: str  # the name of a module of readers
     reader: ReaderSettings | None = None  # with the options of the reader, if it has any; None: its defaults
-    max_gap: float | None = DEFAULT_MAX_GAP  # opensubtitles only; None joins all films into a single conversation
+    max_gap: float | None = 10.0  # opensubtitles only: seconds of silence that end a conversation; None joins all films
     keep_copies: bool = False  # opensubtitles only: keep files that are copies of the same film
     # Dialogues, films and submissions are never divided. None: the split that the names of the files show (see
     # official_splits), of which train provides what is missing, else DEFAULT_SHARES.
