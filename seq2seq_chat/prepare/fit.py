@@ -92,8 +92,21 @@ def fit_experiment(task: str, data: Mapping[str, Any], amount: int, name: str) -
     per_epoch = max(1, amount // (TRUNCATION * size.batch_size if is_text else size.batch_size))
     steps = int(np.clip(60 * MINUTES / seconds, 200, max(200, size.max_epochs * per_epoch)))
     hours = float(np.clip(round(steps * seconds / 3600, 2), 0.02, MINUTES / 60))
-    training = _training(size, steps, has_validation="validation" in data, target_words=target_words)
-    base["training"] = {"hours": hours, **training}
+    interval = max(20, steps // 12)
+    base["training"] = {
+        "hours": hours,
+        "batch_size": size.batch_size,
+        "steps": steps,
+        "optimizer": "adam",
+        "learning_rate": 0.002 if size.hidden_size >= 512 else 0.004,
+        "learning_rate_schedule": "linear",
+        "gradient_clipping": 5.0,
+        "sampled_softmax": None if target_words <= MAX_FULL_SOFTMAX else 512,
+        "log_every": max(10, steps // 100),
+        **({"validate_every": interval, "early_stopping": 3} if "validation" in data else {}),
+        "checkpoint_every": interval,
+        "snapshot_every": 3 * interval,
+    }
     base["decoding"] = {"method": "sample", "temperature": 0.8} if is_text else {"method": "beam", "beam_width": 5}
     reasons = [
         f"{pluralize(amount, 'token' if is_text else 'sample')}: {size.hidden_size} units, dropout {size.dropout}, "
@@ -109,23 +122,6 @@ def fit_experiment(task: str, data: Mapping[str, Any], amount: int, name: str) -
         else "there is no validation corpus, so nothing tells when to stop (data.validation is null)"
     )
     return base, reasons
-
-
-def _training(size: ModelSize, steps: int, has_validation: bool, target_words: int) -> dict[str, Any]:
-    interval = max(20, steps // 12)
-    return {
-        "batch_size": size.batch_size,
-        "steps": steps,
-        "optimizer": "adam",
-        "learning_rate": 0.002 if size.hidden_size >= 512 else 0.004,
-        "learning_rate_schedule": "linear",
-        "gradient_clipping": 5.0,
-        "sampled_softmax": None if target_words <= MAX_FULL_SOFTMAX else 512,
-        "log_every": max(10, steps // 100),
-        **({"validate_every": interval, "early_stopping": 3} if has_validation else {}),
-        "checkpoint_every": interval,
-        "snapshot_every": 3 * interval,
-    }
 
 
 def _lengths(train: Any, codecs: Codecs, amount: int) -> np.ndarray:

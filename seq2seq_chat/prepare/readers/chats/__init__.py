@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from seq2seq_chat.data.corpus_file import CorpusError
@@ -19,7 +19,7 @@ from seq2seq_chat.prepare.readers.chats.exports import (
     expand_archive,
     parts_of,
 )
-from seq2seq_chat.prepare.readers.chats.formats import ME, ChatFormat, Message, find_format
+from seq2seq_chat.prepare.readers.chats.formats import ME, Message, find_format
 from seq2seq_chat.prepare.shards import BLANK, UTTERANCES, Piece, PieceReport, ReaderSettings, Shard
 from seq2seq_chat.prepare.tokenizing import tokenize
 from seq2seq_chat.system.compressed import DamagedFile
@@ -72,7 +72,10 @@ def read_chats(piece: Piece, settings: ChatSettings, shard: Shard) -> None:
         unused: Counter[str] = Counter()  # messages of people
         writer = ChatWriter(piece, shard, max_gap=max_gap, me=me, separator=separator, left_out=unused)
         people, chats = Counter[str](), Counter[str]()
-        clean = _anonymizer(piece, chat_format, settings) if settings.anonymize else str
+        clean: Callable[[str], str] = str
+        if settings.anonymize:  # a name may occur before its owner writes
+            everything = Export(str(piece), parts_of(piece), settings.date_order)
+            clean = Anonymizer({message.author for message in everything.messages(chat_format)})
         try:
             for messages in _batches(export.messages(chat_format)):
                 people.update(message.author for message in messages)
@@ -90,12 +93,6 @@ def read_chats(piece: Piece, settings: ChatSettings, shard: Shard) -> None:
     except DamagedFile as error:
         shard.add_damage(f"after {pluralize(report.records, 'message')}", str(error), incomplete=True)
     shard.add_bytes(max(0, piece.size - progress["bytes"]))
-
-
-def _anonymizer(piece: Piece, chat_format: ChatFormat, settings: ChatSettings) -> Anonymizer:
-    """Read an export for the names in it, which may occur before their owners write. Raises DamagedFile, OSError."""
-    export = Export(str(piece), parts_of(piece), settings.date_order)
-    return Anonymizer({message.author for message in export.messages(chat_format)})
 
 
 def _batches(messages: Iterator[Message]) -> Iterator[list[Message]]:
