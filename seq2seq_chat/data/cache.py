@@ -92,7 +92,9 @@ def open_cache(
                 if is_repaired:
                     raise UserError(f"{files.folder} is damaged again after it was rebuilt. Check the disk.")
                 _log.warning("%s is damaged; encoding the corpus again", files.folder)
-                _discard(files)
+                with suppress(OSError):
+                    if files.folder.stat().st_ino == files.inode:  # no other process has replaced it
+                        shutil.rmtree(files.folder)
                 files, is_repaired = _open_or_build(corpus, key, build), True
             return files.arrays[name]
 
@@ -159,13 +161,6 @@ def _open_or_build(corpus: Corpus, key: dict[str, Any], build: Callable[[Path], 
             f"Could not write the encoded form of {corpus}: {error}. "
             "Free some space beside it, or set TMPDIR to a folder with enough space."
         ) from error
-
-
-def _discard(files: _Files) -> None:
-    """Delete a damaged cache unless another process has replaced it."""
-    with suppress(OSError):
-        if files.folder.stat().st_ino == files.inode:
-            shutil.rmtree(files.folder)
 
 
 def _roots(paths: Sequence[Path]) -> list[Path]:

@@ -126,15 +126,11 @@ def fit_experiment(task: str, data: Mapping[str, Any], amount: int, name: str) -
 
 def _lengths(train: Any, codecs: Codecs, amount: int) -> np.ndarray:
     """The numbers of tokens of some sources and targets: [texts, 2]."""
-
-    def pairs() -> Iterator[tuple[str, str]]:
-        if str(train).endswith(".tsv"):
-            yield from read_pairs(train)
-        else:
-            yield from ((text, text) for _, text in read_utterances(train))
-
+    pairs: Iterator[tuple[str, str]] = ((text, text) for _, text in read_utterances(train))
+    if str(train).endswith(".tsv"):
+        pairs = read_pairs(train)
     counts = [
         [len(codec.tokenizer.encode(text)) for codec, text in zip((codecs.source, codecs.target), pair, strict=True)]
-        for pair in islice(pairs(), 0, MAX_READ_TEXTS, max(1, min(amount, MAX_READ_TEXTS) // MEASURED_TEXTS))
+        for pair in islice(pairs, 0, MAX_READ_TEXTS, max(1, min(amount, MAX_READ_TEXTS) // MEASURED_TEXTS))
     ]
     return np.array(counts or [[1, 1]])

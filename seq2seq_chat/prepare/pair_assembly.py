@@ -35,7 +35,9 @@ class PairAssembly(Assembly):
     def run(self) -> dict[str, Any]:
         """See ``Assembly.run``."""
         settings = self._settings
-        pairs = self._pairs()
+        pairs = read_pairs(self._shard_table("rows"), self._file_table())
+        if settings.drop_duplicates:
+            pairs = self._engine.materialize(drop_duplicates(pairs), "distinct")
         read = self._result.total
         left_out = {
             "without_tokens": read.left_out.get(WITHOUT_TOKENS, 0),
@@ -67,13 +69,6 @@ class PairAssembly(Assembly):
             self._write_splits(pair_utterances(pairs, with_tokens=with_tokens))
         dropped = self._drop_leaked() if settings.drop_leaked else 0
         return self._statistics(tokenizers, left_out, dropped)
-
-    def _pairs(self) -> ir.Table:
-        """The pairs in the shards, without duplicates if the settings drop them."""
-        pairs = read_pairs(self._shard_table("rows"), self._file_table())
-        if not self._settings.drop_duplicates:
-            return pairs
-        return self._engine.materialize(drop_duplicates(pairs), "distinct")
 
     def _statistics(
         self, tokenizers: Sequence[Tokenizer | None], left_out: dict[str, int], dropped: int
