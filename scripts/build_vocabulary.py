@@ -12,7 +12,7 @@ from corpus_script import CorpusOptions, corpus_options, open_utterances, print_
 
 from seq2seq_chat.cli.options import run_command
 from seq2seq_chat.prepare.queries import sum_counts, vocabulary_words, word_counts
-from seq2seq_chat.report.figures.style import new_figure, save
+from seq2seq_chat.report.figures.style import label_axes, new_figure, save
 from seq2seq_chat.system.files import as_user_error
 from seq2seq_chat.text.vocabulary import SPECIAL_WORDS, Vocabulary
 
@@ -68,8 +68,7 @@ def draw(counts: list[int], sizes: list[int], path: Path) -> None:
             axes.axvline(size, color=f"C{number + 1}", linestyle="--", linewidth=1, label=f"{size:,} words")
     if axes.get_legend_handles_labels()[0]:
         axes.legend()
-    axes.set(xlabel="rank of a word", ylabel="occurrences", title="Word frequencies")
-    axes.grid(alpha=0.3)
+    label_axes(axes, xlabel="rank of a word", ylabel="occurrences", title="Word frequencies")
     save(figure, path)
 
 

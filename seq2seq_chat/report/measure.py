@@ -39,7 +39,7 @@ from seq2seq_chat.report.evaluate import (
 from seq2seq_chat.report.figures.model_internals import GradientNorms, gradient_by_distance, gradient_norms
 from seq2seq_chat.report.figures.vectors import Vectors, thought_vectors, tsne, word_vectors
 from seq2seq_chat.report.loaded_run import LoadedRun, available_snapshots
-from seq2seq_chat.report.predictions import Prediction, Predictions, ReplyColumn, predict, reply_to_all
+from seq2seq_chat.report.predictions import Prediction, Predictions, ReplyColumn, predict
 from seq2seq_chat.report.scoring import Leakage, score_predictions
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import UserError
@@ -248,8 +248,9 @@ def _measure_snapshot(run: RunMeasurements, loaded: LoadedRun, report: Report) -
                 _measure_references(run, loaded, predictions)
         with run.record_errors("gradients"):
             gradients = gradient_norms(loaded, run.corpus_file)
-    replies = reply_to_all(loaded, options.asked, run.decoding, f"at {loaded.label}")
-    run.snapshots.append(SnapshotMeasurements(loaded.label, replies, gradients))
+    replies = [reply.text for reply in loaded.chatbot.replies(options.asked, run.decoding)]
+    column = ReplyColumn(f"at {loaded.label}", replies)
+    run.snapshots.append(SnapshotMeasurements(loaded.label, column, gradients))
 
 
 def _measure_references(run: RunMeasurements, loaded: LoadedRun, predictions: Predictions) -> None:

@@ -337,8 +337,3 @@ def _words(question: str) -> str:
     A question without words, such as a smiley, is matched as it is.
     """
     return " ".join(re.findall(r"\w+", question.casefold())) or question
-
-
-def reply_to_all(loaded: LoadedRun, questions: Sequence[str], decoding: Decoding, label: str) -> ReplyColumn:
-    """Reply to questions with the current weights."""
-    return ReplyColumn(label, [reply.text for reply in loaded.chatbot.replies(list(questions), decoding)])

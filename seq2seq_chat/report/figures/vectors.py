@@ -79,9 +79,8 @@ def _label_points(axes: Axes, points: np.ndarray, labels: Sequence[str], max_lab
     """Label the first points whose labels overlap neither another label nor the right edge."""
     figure: Any = axes.figure
     figure.draw_without_rendering()  # text has no size before
-    renderer = figure.canvas.get_renderer() if hasattr(figure.canvas, "get_renderer") else None
     halo = [withStroke(linewidth=2.5, foreground="white")]
-    frame = axes.get_window_extent(renderer)
+    frame = axes.get_window_extent()
     placed: list[Any] = []
     for index in range(min(len(labels), MAX_TRIES * max_labels)):
         if len(placed) == max_labels:
@@ -94,7 +93,7 @@ def _label_points(axes: Axes, points: np.ndarray, labels: Sequence[str], max_lab
             fontsize=7.5,
             path_effects=halo,
         )
-        box = text.get_window_extent(renderer).padded(1)
+        box = text.get_window_extent().padded(1)
         if box.x1 > frame.x1 or any(box.overlaps(other) for other in placed):
             text.remove()
         else:
