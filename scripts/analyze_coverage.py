@@ -52,10 +52,8 @@ def main(corpus: str, vocabularies: tuple[str, ...], output: str, options: Corpu
     results.sort(key=lambda row: row[1]["size"])
     rows = [{"vocabulary": name, **row} for name, row, _ in results]
     print_table(rows)
-    write_rows(f"{output}.csv", rows)
-    write_rows(
-        f"{output}.json", [row | {"missing": missing} for row, (_, _, missing) in zip(rows, results, strict=True)]
-    )
+    details = [row | {"missing": missing} for row, (_, _, missing) in zip(rows, results, strict=True)]
+    write_rows(output, rows, details)
     draw([(name, missing) for name, _, missing in results], f"{output}.png")
     click.echo(f"written: {output}.json, {output}.csv, {output}.png")
 

@@ -44,8 +44,7 @@ def main(corpus: str, top: int, no_marks: bool, output: str, options: CorpusOpti
         print_table(
             [{"ngram": row["ngram"], "count": row["count"], "%": row["percent"]} for row in rows if row["n"] == size]
         )
-    write_rows(f"{output}.json", rows)
-    write_rows(f"{output}.csv", rows)
+    write_rows(output, rows)
     draw_bars(rows, min(top, 30), f"{output}_bars.png")
     click.echo(f"written: {output}.json, {output}.csv, {output}_bars.png")
 

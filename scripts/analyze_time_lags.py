@@ -75,7 +75,6 @@ def main(
     click.echo(f"{close:.1f} % within {CLOSE} seconds; {total:,} pairs, and {unknown:,} with unknown times")
     if film_transitions:
         click.echo(f"transitions between films, in the class >{max_seconds}: {films - 1:,}")
-    write_rows(f"{output}.csv", rows)
     result = {
         "within_5_seconds_percent": close,
         "most_frequent": top,
@@ -84,7 +83,7 @@ def main(
         "unknown": unknown,
         "histogram": rows,
     }
-    write_rows(f"{output}.json", [result])
+    write_rows(output, rows, [result])
     colored = {row["seconds"] for row in top}
     draw(rows, between, "percent", "% of pairs", caption, colored, f"{output}.png")
     draw(rows, between, "pairs", "pairs", f"{total:,} pairs", colored, f"{output}_absolute.png")

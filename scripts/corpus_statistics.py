@@ -83,11 +83,9 @@ def main(corpora: tuple[str, ...], pairing: Pairing, steps: int, output: str, op
     if raw:
         print_table(raw)
         click.echo()
-        write_rows(f"{output}_raw.csv", raw)
-        write_rows(f"{output}_raw.json", raw)
+        write_rows(f"{output}_raw", raw)
     print_table(rows)
-    write_rows(f"{output}.csv", rows)
-    write_rows(f"{output}.json", rows)
+    write_rows(output, rows)
     draw(lengths, steps, f"{output}.png")
     of_raw = f", {output}_raw.json, {output}_raw.csv" if raw else ""
     click.echo(f"written: {output}.json, {output}.csv, {output}.png{of_raw}")
