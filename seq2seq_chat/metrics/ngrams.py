@@ -9,7 +9,8 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import entr, rel_entr
+from scipy.spatial.distance import jensenshannon
+from scipy.special import entr
 
 from seq2seq_chat.data.batches import evenly_spaced
 from seq2seq_chat.data.dataset import Dataset
@@ -84,12 +85,9 @@ def jensen_shannon(first: Sequence[float] | np.ndarray, second: Sequence[float] 
     Returns:
         The divergence, or None if either vector sums to zero.
     """
-    p, q = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
-    if not p.sum() or not q.sum():
+    if not np.sum(first) or not np.sum(second):
         return None
-    p, q = p / p.sum(), q / q.sum()
-    mixture = (p + q) / 2
-    return float(rel_entr(p, mixture).sum() + rel_entr(q, mixture).sum()) / (2 * math.log(2))
+    return float(jensenshannon(first, second, base=2)) ** 2
 
 
 def divergence(first: NgramCounts, second: NgramCounts) -> float | None:

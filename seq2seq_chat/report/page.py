@@ -18,7 +18,7 @@ from seq2seq_chat.runs.find import distinct_names
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.files import as_user_error, write_atomically
-from seq2seq_chat.system.tables import NO_VALUE
+from seq2seq_chat.system.tables import NO_VALUE, pluralize
 
 FILE, FIGURES = "report.html", "report"
 
@@ -129,7 +129,7 @@ class Page:
         html = environment.get_template("report.html").render(page=self)
         write_atomically(path, html)
         missing = sum(isinstance(block, Unavailable) for chapter in self.chapters for block in chapter.blocks)
-        note = f"; {missing} unavailable {'part' if missing == 1 else 'parts'}, with the reasons" if missing else ""
+        note = f"; {pluralize(missing, 'unavailable part')}, with the reasons" if missing else ""
         on_progress(f"the page has {len(html) / 1e6:.1f} MB{note}")
 
 
