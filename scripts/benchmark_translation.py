@@ -190,7 +190,6 @@ def translate(
 
 
 def bleu(corpus: Dataset, translations: list[str]) -> float:
-    """Corpus BLEU of tokens."""
     references = [" ".join(sample.target_tokens) for sample in corpus.samples(range(len(translations)))]
     return float(BLEU(tokenize="none", force=True).corpus_score(translations, [references]).score)
 

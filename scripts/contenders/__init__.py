@@ -62,7 +62,6 @@ class Contender(NamedTuple):
 
     @property
     def precision(self) -> str:
-        """The precision of matrix products."""
         return str(self.arguments.get("precision", "float32"))
 
     def unavailable_reason(self) -> str | None:
@@ -122,7 +121,6 @@ class Worker:
         self._process.communicate()
 
     def seconds_since_start(self) -> float:
-        """Seconds since the start of the process."""
         return time.perf_counter() - self._start
 
     def call(self, method: str, *arguments: Any) -> Any:
@@ -146,8 +144,7 @@ class Worker:
             answer = ""
         if not answer:
             raise RuntimeError(f"{self.contender.label}: the process ended with status {self._process.wait()}")
-        result: dict[str, Any] = json.loads(answer)
-        return result
+        return json.loads(answer)
 
 
 def time_steps(

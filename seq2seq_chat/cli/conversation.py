@@ -209,7 +209,6 @@ class Conversation:
 
     @property
     def task(self) -> str:
-        """The task of the model."""
         return self._bot.config.task
 
     def answer(self, text: str) -> str:

@@ -31,7 +31,6 @@ class NgramCounts(NamedTuple):
 
     @property
     def total(self) -> int:
-        """Number of n-grams counted."""
         return int(self.counts.sum())
 
     def shares(self, codes: np.ndarray) -> np.ndarray:
@@ -43,8 +42,7 @@ class NgramCounts(NamedTuple):
 
     def top(self, count: int) -> np.ndarray:
         """Codes of the most frequent n-grams; ties put n-grams of more frequent words first."""
-        codes: np.ndarray = self.codes[np.lexsort((self.codes, -self.counts))[:count]]
-        return codes
+        return self.codes[np.lexsort((self.codes, -self.counts))[:count]]
 
 
 class NgramProfile(NamedTuple):
@@ -117,7 +115,6 @@ def text_profile(label: str, texts: Iterable[Sequence[str]], vocabulary: Vocabul
 
 
 def ngram_text(code: int, n: int, vocabulary: Vocabulary) -> str:
-    """The words of an n-gram."""
     ids: list[int] = []
     for _ in range(n):
         code, word = divmod(int(code), code_base(len(vocabulary)))
@@ -146,7 +143,6 @@ class Diversity:
 
     @property
     def samples(self) -> int:
-        """Number of replies."""
         return self.replies.total()
 
     def most_frequent(self, count: int = TOP_REPLIES) -> list[tuple[str, float]]:

@@ -139,7 +139,6 @@ def _score_labels(key: str, evaluated: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def _signatures(evaluated: Sequence[dict[str, Any]]) -> str:
-    """The signature of each score."""
     signatures = {m[f"{key}_label"]: m[f"{key}_signature"] for key in SCORE_KEYS for m in evaluated}
     return "; ".join(f"{label} {signature}" for label, signature in signatures.items() if label)
 

@@ -54,8 +54,7 @@ class LoadedRun:
 
         if isinstance(self.chatbot.engine, TensorFlowEngine):
             return self.chatbot.engine.model
-        model: Seq2Seq = load_trained_model(self.run, self.snapshot).model
-        return model
+        return load_trained_model(self.run, self.snapshot).model
 
     @property
     def label(self) -> str:

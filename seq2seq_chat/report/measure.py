@@ -56,8 +56,6 @@ OnProgress = Callable[[str], object]
 
 @dataclass(frozen=True)
 class ReportOptions:
-    """Options of a report."""
-
     data: str | None = None  # corpus to evaluate on; None: each run's own
     limit: int | None = None  # samples; None for the default of the search
     overrides: Sequence[str] = ()  # decoding.key=value, for all runs
@@ -69,13 +67,10 @@ class ReportOptions:
 
     @property
     def asked(self) -> list[str]:
-        """All questions."""
         return [*self.questions, *self.further_questions]
 
 
 class SnapshotMeasurements(NamedTuple):
-    """Measurements of a run at one snapshot."""
-
     label: str
     replies: ReplyColumn
     gradients: GradientNorms | None
@@ -109,8 +104,6 @@ class Projection(NamedTuple):
 
 @dataclass
 class RunMeasurements:
-    """Measurements of a run."""
-
     run: Run
     label: str  # names it in files and legends, see distinct_names
     decoding: Decoding  # how it replies

@@ -24,8 +24,6 @@ FILE, FIGURES = "report.html", "report"
 
 
 class Paragraph(NamedTuple):
-    """A paragraph of text."""
-
     text: str
 
 
@@ -36,8 +34,6 @@ class Unavailable(NamedTuple):
 
 
 class Preformatted(NamedTuple):
-    """Preformatted text."""
-
     text: str
 
 
@@ -82,7 +78,6 @@ class Chapter:
         return re.sub(r"[^a-z0-9]+", "-", self.title.lower()).strip("-")
 
     def add(self, *blocks: Block) -> None:
-        """Append blocks."""
         self.blocks.extend(blocks)
 
     def add_picture(self, name: str, figure: Figure, caption: str) -> None:
@@ -106,14 +101,11 @@ class Chapter:
 
 @dataclass
 class Page:
-    """The page."""
-
     title: str
     figures: Path  # see Chapter
     chapters: list[Chapter] = field(default_factory=list)
 
     def chapter(self, title: str) -> Chapter:
-        """Start a chapter."""
         self.chapters.append(Chapter(title, self.figures))
         return self.chapters[-1]
 

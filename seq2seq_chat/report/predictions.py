@@ -70,7 +70,6 @@ class Predictions:
         self.path, self.samples, self._selected = path, samples, selected
 
     def __iter__(self) -> Iterator[Prediction]:
-        """Read the predictions one by one."""
         with open(self.path, encoding="utf-8") as file:
             next(file)
             for line in file if self._selected is None else itertools.compress(file, self._selected):

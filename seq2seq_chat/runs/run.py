@@ -125,11 +125,9 @@ class Run:
         return Codecs.load(self.path, self.config.data)
 
     def checkpoint_path(self, step: int) -> Path:
-        """File of the checkpoint of a step."""
         return self.path / "checkpoints" / f"{step:010d}.npz"
 
     def snapshot_path(self, step: int) -> Path:
-        """File of the snapshot of a step."""
         return self._snapshot_file(snapshot_name(step))
 
     def checkpoints(self) -> list[tuple[int, Path]]:

@@ -31,8 +31,6 @@ class Curve(NamedTuple):
 
 
 class Curves(NamedTuple):
-    """The learning curves of a run."""
-
     label: str
     train: Curve
     validation: Curve
@@ -68,8 +66,7 @@ def moving_average(values: Sequence[float] | np.ndarray, window: int) -> np.ndar
     sums = np.concatenate([[0.0], np.cumsum(values)])
     index = np.arange(len(values))
     reach = np.minimum(np.minimum(index, index[::-1]), window // 2)
-    means: np.ndarray = (sums[index + reach + 1] - sums[index - reach]) / (2 * reach + 1)
-    return means
+    return (sums[index + reach + 1] - sums[index - reach]) / (2 * reach + 1)
 
 
 def draw_curves(runs: Sequence[Curves], by_time: bool = False) -> Figure:

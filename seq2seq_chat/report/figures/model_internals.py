@@ -136,8 +136,6 @@ GATES: dict[type[Cell], dict[str, str]] = {  # in the order of the columns of a 
 
 
 class VariableNorms(NamedTuple):
-    """Norms of a variable and its gradient."""
-
     name: str
     shape: tuple[int, ...]
     parameters: int

@@ -155,8 +155,6 @@ MAX_HYPOTHESES = 400  # decoded together: replies hold the attention of every hy
 
 
 class BestReply(NamedTuple):
-    """The best reply of a beam."""
-
     width: int
     text: str
     score: float  # log-probability, nats

@@ -116,13 +116,10 @@ class Vectors(NamedTuple):
     def normalized(self) -> np.ndarray:
         """The values scaled to unit length: [n, units]."""
         norms = np.linalg.norm(self.values, axis=1, keepdims=True)
-        scaled: np.ndarray = self.values / np.maximum(norms, 1e-12)
-        return scaled
+        return self.values / np.maximum(norms, 1e-12)
 
 
 class VectorCluster(NamedTuple):
-    """A cluster of points."""
-
     size: int
     nearest: list[str]  # labels of the points nearest to its center
 
@@ -189,8 +186,7 @@ def tsne(values: np.ndarray) -> np.ndarray:
     reduced, _ = principal_components(values, 50)
     model = TSNE(2, perplexity=min(30.0, (len(values) - 1) / 3), init="pca", random_state=SEED)
     with threadpool_limits(1, "openmp"):
-        projected: np.ndarray = model.fit_transform(reduced)
-    return projected
+        return model.fit_transform(reduced)
 
 
 def cluster_vectors(vectors: Vectors, count: int = CLUSTERS) -> tuple[np.ndarray, list[VectorCluster]]:
