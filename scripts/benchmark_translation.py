@@ -137,6 +137,8 @@ def time_searches(run: Run) -> list[dict[str, Any]]:
     load_tensorflow()
     loaded = LoadedRun(run)
     corpus = Dataset.open(run.config.data.test or "", loaded.codecs, run.config.data)
+    references = [" ".join(sample.target_tokens) for sample in corpus.samples(range(len(corpus)))]
+    bleu = BLEU(tokenize="none", force=True)
     rows = []
     for width, batch_size in SEARCHES:
         method = "beam" if width > 1 else "greedy"
@@ -150,7 +152,7 @@ def time_searches(run: Run) -> list[dict[str, Any]]:
             {
                 "search": f"beam {width}" if width > 1 else "greedy",
                 "sentences at once": batch_size,
-                "BLEU": f"{bleu(corpus, translations):.2f}" if limit is None else None,
+                "BLEU": None if limit else f"{bleu.corpus_score(translations, [references]).score:.2f}",
                 "median ms": 1e3 * median(seconds),
                 "sentences/s": f"{len(translations) / sum(seconds):.1f}",
             }
@@ -187,11 +189,6 @@ def translate(
         if position:
             seconds.append(time.perf_counter() - begin)
     return translations, seconds
-
-
-def bleu(corpus: Dataset, translations: list[str]) -> float:
-    references = [" ".join(sample.target_tokens) for sample in corpus.samples(range(len(translations)))]
-    return float(BLEU(tokenize="none", force=True).corpus_score(translations, [references]).score)
 
 
 if __name__ == "__main__":

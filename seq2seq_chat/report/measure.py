@@ -119,8 +119,7 @@ class RunMeasurements:
     examples: list[Prediction] = field(default_factory=list)  # at the newest snapshot
     test_sources: list[str] = field(default_factory=list)
     leakage: Leakage | str | None = None  # of the predicted samples, or why it is unknown
-    thoughts: Projection | None = None  # of the newest model
-    words: Projection | None = None
+    projections: dict[str, Projection] = field(default_factory=dict)  # of the newest model's "thoughts" and "words"
     errors: dict[str, str] = field(default_factory=dict)  # the first error of each part
 
     def __post_init__(self) -> None:
@@ -213,12 +212,15 @@ def measure_run(run: RunMeasurements, report: Report) -> None:
             run.loaded = LoadedRun(run.run, decoding=run.decoding)  # raises an error that says why there is no model
     if run.loaded is not None:
         report.on_progress(f"{run.name}: thought vectors and word embeddings")
+        texts = [*report.options.questions, *run.test_sources]
         with run.record_errors("thoughts"):
-            points = thought_vectors(run.loaded, [*report.options.questions, *run.test_sources])
-            run.thoughts = Projection(points, run_in_thread(functools.partial(tsne, points.normalized)))
+            run.projections["thoughts"] = _project(thought_vectors(run.loaded, texts))
         with run.record_errors("words"):
-            points = word_vectors(run.loaded)
-            run.words = Projection(points, run_in_thread(functools.partial(tsne, points.normalized)))
+            run.projections["words"] = _project(word_vectors(run.loaded))
+
+
+def _project(points: Vectors) -> Projection:
+    return Projection(points, run_in_thread(functools.partial(tsne, points.normalized)))
 
 
 def _measure_snapshot(run: RunMeasurements, loaded: LoadedRun, report: Report) -> None:
