@@ -17,7 +17,7 @@ from corpus_script import CorpusOptions, Utterances, corpus_options, open_uttera
 from seq2seq_chat.cli.options import run_command
 from seq2seq_chat.prepare.queries import sum_counts, token_lists, word_counts
 from seq2seq_chat.prepare.statistics import percent, vocabulary_table
-from seq2seq_chat.report.figures.style import new_figure, save
+from seq2seq_chat.report.figures.style import label_axes, new_figure, save
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.text.vocabulary import SPECIAL_WORDS, Vocabulary
 
@@ -52,10 +52,8 @@ def main(corpus: str, vocabularies: tuple[str, ...], output: str, options: Corpu
     results.sort(key=lambda row: row[1]["size"])
     rows = [{"vocabulary": name, **row} for name, row, _ in results]
     print_table(rows)
-    write_rows(f"{output}.csv", rows)
-    write_rows(
-        f"{output}.json", [row | {"missing": missing} for row, (_, _, missing) in zip(rows, results, strict=True)]
-    )
+    details = [row | {"missing": missing} for row, (_, _, missing) in zip(rows, results, strict=True)]
+    write_rows(output, rows, details)
     draw([(name, missing) for name, _, missing in results], f"{output}.png")
     click.echo(f"written: {output}.json, {output}.csv, {output}.png")
 
@@ -111,12 +109,8 @@ def draw(results: list[tuple[str, dict[int, int]]], path: str) -> None:
         positions = [count + (number - (len(results) - 1) / 2) * width for count in range(MAX_MISSING + 1)]
         axes.bar(positions, shares, width, label=name)
     axes.set_xticks(range(MAX_MISSING + 1), [*map(str, range(MAX_MISSING)), f"{MAX_MISSING}+"])
-    axes.set(
-        xlabel="words of the utterance missing from the vocabulary",
-        ylabel="% of utterances",
-        title="Utterances by missing words",
-    )
-    axes.grid(alpha=0.3, axis="y")
+    xlabel, title = "words of the utterance missing from the vocabulary", "Utterances by missing words"
+    label_axes(axes, grid="y", xlabel=xlabel, ylabel="% of utterances", title=title)
     axes.legend()
     save(figure, path)
 

@@ -14,7 +14,7 @@ from corpus_script import CorpusOptions, corpus_options, open_utterances, print_
 
 from seq2seq_chat.cli.options import run_command
 from seq2seq_chat.prepare.queries import most_frequent, token_lists
-from seq2seq_chat.report.figures.style import new_figure, save
+from seq2seq_chat.report.figures.style import label_axes, new_figure, save
 
 NAMES = {1: "unigrams", 2: "bigrams", 3: "trigrams"}
 
@@ -44,8 +44,7 @@ def main(corpus: str, top: int, no_marks: bool, output: str, options: CorpusOpti
         print_table(
             [{"ngram": row["ngram"], "count": row["count"], "%": row["percent"]} for row in rows if row["n"] == size]
         )
-    write_rows(f"{output}.json", rows)
-    write_rows(f"{output}.csv", rows)
+    write_rows(output, rows)
     draw_bars(rows, min(top, 30), f"{output}_bars.png")
     click.echo(f"written: {output}.json, {output}.csv, {output}_bars.png")
 
@@ -70,8 +69,7 @@ def draw_bars(rows: list[dict[str, Any]], top: int, path: str) -> None:
         chosen = [row for row in rows if row["n"] == size][:top][::-1]
         axes.barh(range(len(chosen)), [row["count"] for row in chosen], color=f"C{size - 1}")
         axes.set_yticks(range(len(chosen)), [row["ngram"] for row in chosen])
-        axes.set(title=name, xlabel="occurrences", ylim=(-0.6, max(len(chosen), 1) - 0.4))
-        axes.grid(alpha=0.3, axis="x")
+        label_axes(axes, grid="x", title=name, xlabel="occurrences", ylim=(-0.6, max(len(chosen), 1) - 0.4))
     save(figure, path)
 
 

@@ -14,7 +14,7 @@ import ibis.expr.types as ir
 from corpus_script import CorpusOptions, corpus_options, open_utterances, print_table, write_rows
 
 from seq2seq_chat.cli.options import run_command
-from seq2seq_chat.report.figures.style import new_figure, save
+from seq2seq_chat.report.figures.style import label_axes, new_figure, save
 from seq2seq_chat.system.errors import UserError
 
 CLOSE = 5  # seconds
@@ -75,7 +75,6 @@ def main(
     click.echo(f"{close:.1f} % within {CLOSE} seconds; {total:,} pairs, and {unknown:,} with unknown times")
     if film_transitions:
         click.echo(f"transitions between films, in the class >{max_seconds}: {films - 1:,}")
-    write_rows(f"{output}.csv", rows)
     result = {
         "within_5_seconds_percent": close,
         "most_frequent": top,
@@ -84,7 +83,7 @@ def main(
         "unknown": unknown,
         "histogram": rows,
     }
-    write_rows(f"{output}.json", [result])
+    write_rows(output, rows, [result])
     colored = {row["seconds"] for row in top}
     draw(rows, between, "percent", "% of pairs", caption, colored, f"{output}.png")
     draw(rows, between, "pairs", "pairs", f"{total:,} pairs", colored, f"{output}_absolute.png")
@@ -146,9 +145,8 @@ def draw(
     step = 1 if len(rows) <= 35 else len(rows) // 20
     axes.set_xticks(range(0, len(rows), step), [row["seconds"] for row in rows][::step])
     label = "between the starts of two utterances" if between == "starts" else "of silence between two utterances"
-    axes.set(xlabel=f"seconds {label}", ylabel=ylabel, title=title[:1].upper() + title[1:])
+    label_axes(axes, grid="y", xlabel=f"seconds {label}", ylabel=ylabel, title=title[:1].upper() + title[1:])
     axes.tick_params(axis="x", labelsize="small")
-    axes.grid(alpha=0.3, axis="y")
     save(figure, path)
 
 

@@ -23,13 +23,13 @@ from pathlib import Path
 from typing import Any
 
 import click
+from contenders import SCRIPTS, environment
 from tqdm import tqdm
 
 from seq2seq_chat.cli.options import run_command
 from seq2seq_chat.system.files import write_json
 from seq2seq_chat.system.versions import describe_environment
 
-SCRIPTS = Path(__file__).resolve().parent
 INPUTS = {
     "run": "--run NAME, a trained run",
     "pairs": "--pairs DIR, with train.tsv, validation.tsv and test.tsv",
@@ -93,10 +93,8 @@ def run_benchmark(command: Sequence[str]) -> Any:
     script, *arguments = command
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "results.json"
-        paths = [str(SCRIPTS.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
-        environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
         full = [sys.executable, str(SCRIPTS / script), *arguments, "--json", str(path)]
-        status = subprocess.run(full, check=False, env=environment).returncode
+        status = subprocess.run(full, check=False, env=environment()).returncode
         return json.loads(path.read_text(encoding="utf-8")) if status == 0 else None
 
 

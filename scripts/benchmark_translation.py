@@ -10,7 +10,6 @@ tokens (sacrebleu, tokenize none); beam search has a length penalty of 1. Run no
 from __future__ import annotations
 
 import copy
-import json
 import subprocess
 import sys
 import tempfile
@@ -27,9 +26,12 @@ from tqdm import tqdm
 
 from seq2seq_chat.cli.options import run_command
 from seq2seq_chat.config import Config, Decoding, override_decoding
-from seq2seq_chat.data.dataset import Dataset
+from seq2seq_chat.data.build_codecs import build_codecs
+from seq2seq_chat.data.dataset import Dataset, open_training_corpus
+from seq2seq_chat.report.loaded_run import LoadedRun
+from seq2seq_chat.runs.json_lines import read_json_lines
 from seq2seq_chat.runs.run import Run
-from seq2seq_chat.system.files import write_atomically, write_json
+from seq2seq_chat.system.files import write_json
 from seq2seq_chat.system.versions import load_tensorflow
 from seq2seq_chat.training.optimizers import why_unavailable
 
@@ -88,7 +90,8 @@ def main(
     files = {"train": train_file, "validation": validation_file, "test": test_file}
     settings["data"] |= {**files, "vocabulary_size": source_words, "target_vocabulary_size": target_words}
     settings["training"]["precision"] = precision or ("float32" if why_unavailable("bfloat16") else "bfloat16")
-    samples = count_samples(Config.model_validate(settings))
+    config = Config.model_validate(settings)
+    samples = len(open_training_corpus(config, build_codecs(config.data), lambda message: None))
     steps = -(-round(epochs * samples) // settings["training"]["batch_size"])
     settings["training"] |= {"steps": steps, "validate_every": steps, "checkpoint_every": steps}
     with tempfile.TemporaryDirectory() as folder:
@@ -104,18 +107,10 @@ def main(
         write_json(json_file, report)
 
 
-def count_samples(config: Config) -> int:
-    """The number of samples that the model is trained on."""
-    from seq2seq_chat.data.build_codecs import build_codecs
-    from seq2seq_chat.data.dataset import open_training_corpus
-
-    return len(open_training_corpus(config, build_codecs(config.data), lambda message: None))
-
-
 def train(settings: dict[str, Any], results: Path) -> tuple[Run, float]:
     """Train in a process of its own; the run, and the seconds from its start to its end."""
     config = results / "benchmark_translation.json"
-    write_atomically(config, json.dumps(settings, indent=2) + "\n")
+    write_json(config, settings)
     start = time.perf_counter()
     command = [sys.executable, "-m", "seq2seq_chat", "train", str(config), "--results", str(results)]
     process = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
@@ -127,7 +122,7 @@ def train(settings: dict[str, Any], results: Path) -> tuple[Run, float]:
 
 def training_report(run: Run, seconds: float) -> dict[str, Any]:
     """The scores and the speed of a training run."""
-    lines = [json.loads(line) for line in (run.path / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    lines = list(read_json_lines(run.metrics_file))
     validation = next(line for line in reversed(lines) if line["kind"] == "validation")
     tokens = sum(line["tokens"] for line in lines if line["kind"] == "train")
     return {
@@ -140,10 +135,10 @@ def training_report(run: Run, seconds: float) -> dict[str, Any]:
 def time_searches(run: Run) -> list[dict[str, Any]]:
     """Translate the test corpus by each search: BLEU where all of it is translated, and the speed."""
     load_tensorflow()
-    from seq2seq_chat.report.loaded_run import LoadedRun
-
     loaded = LoadedRun(run)
     corpus = Dataset.open(run.config.data.test or "", loaded.codecs, run.config.data)
+    references = [" ".join(sample.target_tokens) for sample in corpus.samples(range(len(corpus)))]
+    bleu = BLEU(tokenize="none", force=True)
     rows = []
     for width, batch_size in SEARCHES:
         method = "beam" if width > 1 else "greedy"
@@ -157,7 +152,7 @@ def time_searches(run: Run) -> list[dict[str, Any]]:
             {
                 "search": f"beam {width}" if width > 1 else "greedy",
                 "sentences at once": batch_size,
-                "BLEU": f"{bleu(corpus, translations):.2f}" if limit is None else None,
+                "BLEU": None if limit else f"{bleu.corpus_score(translations, [references]).score:.2f}",
                 "median ms": 1e3 * median(seconds),
                 "sentences/s": f"{len(translations) / sum(seconds):.1f}",
             }
@@ -166,7 +161,7 @@ def time_searches(run: Run) -> list[dict[str, Any]]:
 
 
 def translate(
-    loaded: Any, corpus: Dataset, decoding: Decoding, batch_size: int, limit: int | None
+    loaded: LoadedRun, corpus: Dataset, decoding: Decoding, batch_size: int, limit: int | None
 ) -> tuple[list[str], list[float]]:
     """The translations of the first ``limit`` sentences, as tokens, and the seconds of each batch.
 
@@ -194,12 +189,6 @@ def translate(
         if position:
             seconds.append(time.perf_counter() - begin)
     return translations, seconds
-
-
-def bleu(corpus: Dataset, translations: list[str]) -> float:
-    """Corpus BLEU of tokens."""
-    references = [" ".join(sample.target_tokens) for sample in corpus.samples(range(len(translations)))]
-    return float(BLEU(tokenize="none", force=True).corpus_score(translations, [references]).score)
 
 
 if __name__ == "__main__":

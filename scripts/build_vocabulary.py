@@ -8,12 +8,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
-from corpus_script import CorpusOptions, corpus_options, open_utterances, print_table, write_rows
+from corpus_script import CorpusOptions, corpus_options, open_utterances, print_table
 
 from seq2seq_chat.cli.options import run_command
 from seq2seq_chat.prepare.queries import sum_counts, vocabulary_words, word_counts
-from seq2seq_chat.report.figures.style import new_figure, save
-from seq2seq_chat.system.files import as_user_error
+from seq2seq_chat.report.figures.style import label_axes, new_figure, save
+from seq2seq_chat.system.files import as_user_error, write_json
 from seq2seq_chat.text.vocabulary import SPECIAL_WORDS, Vocabulary
 
 
@@ -54,7 +54,7 @@ def main(corpus: str, sizes: tuple[int, ...], output: str | None, options: Corpu
             }
         )
     print_table(rows)
-    write_rows(folder / "word_frequencies.json", rows)
+    write_json(folder / "word_frequencies.json", rows)
     draw([row["count"] for row in ranked], sorted(set(sizes)), folder / "word_frequencies.png")
 
 
@@ -68,8 +68,7 @@ def draw(counts: list[int], sizes: list[int], path: Path) -> None:
             axes.axvline(size, color=f"C{number + 1}", linestyle="--", linewidth=1, label=f"{size:,} words")
     if axes.get_legend_handles_labels()[0]:
         axes.legend()
-    axes.set(xlabel="rank of a word", ylabel="occurrences", title="Word frequencies")
-    axes.grid(alpha=0.3)
+    label_axes(axes, xlabel="rank of a word", ylabel="occurrences", title="Word frequencies")
     save(figure, path)
 
 

@@ -69,10 +69,8 @@ def open_utterances(path: str | Path, options: CorpusOptions) -> Iterator[Uttera
     """
     with tempfile.TemporaryDirectory(prefix="seq2seq-chat-") as name:
         folder = Path(name)
-        with (
-            prepared_utterances(Path(path), folder, options.tokenizer) as file,
-            open_engine(options.engine, folder, memory=options.memory, spark_master=options.spark_master) as engine,
-        ):
+        file = prepared_utterances(Path(path), folder, options.tokenizer)
+        with open_engine(options.engine, folder, memory=options.memory, spark_master=options.spark_master) as engine:
             table = engine.table(file)
             if options.split != "all":
                 table = table.filter(table.split == options.split)
@@ -81,8 +79,7 @@ def open_utterances(path: str | Path, options: CorpusOptions) -> Iterator[Uttera
             yield Utterances(table, engine, folder)
 
 
-@contextmanager
-def prepared_utterances(path: Path, folder: Path, tokenizer: Tokenizer) -> Iterator[Path]:
+def prepared_utterances(path: Path, folder: Path, tokenizer: Tokenizer) -> Path:
     """The Parquet file of utterances for a prepared folder, or for a corpus file.
 
     A corpus file is tokenized and converted to Parquet in ``folder``, with all utterances in the split ``train``.
@@ -96,17 +93,17 @@ def prepared_utterances(path: Path, folder: Path, tokenizer: Tokenizer) -> Itera
             raise CorpusError(
                 f"{path} contains no {UTTERANCES_FILE}. Name an output folder of prepare, or a corpus file."
             )
-        yield table
-    else:
-        table = folder / UTTERANCES_FILE
-        with UtterancesWriter(table, has_tokens=not tokenizer.cleans) as writer:
-            for batch in _read_corpus_file(path, tokenizer):
-                writer.write(batch)
-        yield table
+        return table
+    table = folder / UTTERANCES_FILE
+    with UtterancesWriter(table, has_tokens=not tokenizer.cleans) as writer:
+        for batch in _read_corpus_file(path, tokenizer):
+            writer.write(batch)
+    return table
 
 
 def _read_corpus_file(path: Path, tokenizer: Tokenizer) -> Iterator[pa.RecordBatch]:
     """The utterances of a corpus file that have tokens; each conversation, or each pair of a .tsv, is a thread."""
+    schema = PREPARED if tokenizer.cleans else PREPARED_WITH_TOKENS
     last, position = -1, -1
     tokenized = _tokenize(path, tokenizer)
     while block := list(islice(tokenized, _ROWS_PER_BATCH)):
@@ -117,10 +114,8 @@ def _read_corpus_file(path: Path, tokenizer: Tokenizer) -> Iterator[pa.RecordBat
             line = tokens if tokenizer.cleans else text.strip()
             words = tokens.count(" ") + 1
             rows.append(["train", str(conversation), conversation, position, line, words, None, None, tokens])
-        schema = PREPARED if tokenizer.cleans else PREPARED_WITH_TOKENS
-        columns = zip(*rows, strict=True) if rows else [()] * len(schema)
-        arrays = [pa.array(column, kind) for column, kind in zip(columns, schema.types, strict=False)]
-        yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+        columns = list(zip(*rows, strict=True))
+        yield pa.RecordBatch.from_arrays(columns[: len(schema)], schema=schema)
 
 
 def _tokenize(path: Path, tokenizer: Tokenizer) -> Iterator[tuple[int, str, str]]:
@@ -173,28 +168,23 @@ def corpus_options(command: Callable[..., None]) -> Callable[..., None]:
         memory: str,
         **arguments: Any,
     ) -> None:
-        created = _tokenizer(TokenizerSettings(tokenizer, lowercase), tokenizer_file)
+        settings = TokenizerSettings(tokenizer, lowercase)
+        if (tokenizer == "subword") != (tokenizer_file is not None):
+            raise UserError("--tokenizer-file is required for the subword tokenizer, and applies to no other.")
+        created = create_tokenizer(settings) if tokenizer_file is None else load_tokenizer(settings, tokenizer_file)
         command(options=CorpusOptions(split, side, created, engine, spark_master, memory), **arguments)
 
     return with_options
 
 
-def _tokenizer(settings: TokenizerSettings, file: str | None) -> Tokenizer:
-    if (settings.name == "subword") != (file is not None):
-        raise UserError("--tokenizer-file is required for the subword tokenizer, and applies to no other.")
-    return create_tokenizer(settings) if file is None else load_tokenizer(settings, file)
-
-
-def write_rows(path: str | Path, rows: Sequence[dict[str, Any]]) -> None:
-    """Write rows as CSV if the name ends in .csv, else as JSON."""
-    if Path(path).suffix != ".csv":
-        write_json(path, list(rows))
-        return
+def write_rows(name: str, rows: Sequence[dict[str, Any]], details: Sequence[dict[str, Any]] | None = None) -> None:
+    """Write rows to NAME.csv, and them or ``details`` to NAME.json."""
     text = io.StringIO()
     writer = csv.DictWriter(text, list(rows[0]) if rows else [], lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
-    write_atomically(path, text.getvalue())
+    write_atomically(f"{name}.csv", text.getvalue())
+    write_json(f"{name}.json", list(rows if details is None else details))
 
 
 def print_table(rows: Sequence[dict[str, Any]]) -> None:

@@ -17,7 +17,7 @@ from seq2seq_chat.data.corpus_file import STATISTICS_FILE
 from seq2seq_chat.data.samples import Pairing
 from seq2seq_chat.prepare.queries import split_statistics
 from seq2seq_chat.prepare.split import SPLITS
-from seq2seq_chat.report.figures.style import new_figure, save
+from seq2seq_chat.report.figures.style import label_axes, new_figure, save
 
 MAX_WORDS = 60  # in the figure
 RAW = {
@@ -83,11 +83,9 @@ def main(corpora: tuple[str, ...], pairing: Pairing, steps: int, output: str, op
     if raw:
         print_table(raw)
         click.echo()
-        write_rows(f"{output}_raw.csv", raw)
-        write_rows(f"{output}_raw.json", raw)
+        write_rows(f"{output}_raw", raw)
     print_table(rows)
-    write_rows(f"{output}.csv", rows)
-    write_rows(f"{output}.json", rows)
+    write_rows(output, rows)
     draw(lengths, steps, f"{output}.png")
     of_raw = f", {output}_raw.json, {output}_raw.csv" if raw else ""
     click.echo(f"written: {output}.json, {output}.csv, {output}.png{of_raw}")
@@ -120,8 +118,8 @@ def draw(lengths: dict[str, dict[int, int]], steps: int, path: str) -> None:
         longer = 100 * sum(n for words, n in counts.items() if words > MAX_WORDS) / total
         axes.plot(range(1, MAX_WORDS + 1), shares, marker=".", label=f"{name} ({longer:.1f} % longer than {MAX_WORDS})")
     axes.axvline(steps, color="0.5", linestyle="--", linewidth=1, label=f"{steps} steps")
-    axes.set(xlabel="words per utterance", ylabel="% of utterances", title="Utterance lengths", xlim=(0, MAX_WORDS + 1))
-    axes.grid(alpha=0.3)
+    xlim, title = (0, MAX_WORDS + 1), "Utterance lengths"
+    label_axes(axes, xlabel="words per utterance", ylabel="% of utterances", title=title, xlim=xlim)
     axes.legend()
     save(figure, path)
 

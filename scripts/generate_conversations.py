@@ -75,16 +75,8 @@ CONTRACTIONS = {  # as the tokenizer leaves them, and as people type them
 }
 PREFIXES = ["so", "and", "but", "well", "hey", "oh", "ok", "hi", "um", "now", "just", "please", "hello", "hey sequel"]
 SUFFIXES = [
-    "exactly",
-    "actually",
-    "then",
-    "anyway",
-    "please",
-    "by the way",
-    "my friend",
-    "sequel",
-    "right now",
-    "today",
+    *("exactly", "actually", "then", "anyway", "please"),
+    *("by the way", "my friend", "sequel", "right now", "today"),
 ]
 PAIRS = 50  # of utterance and reply in a conversation
 QUESTION = re.compile(r"(what|how|who|where|when|why|which|are|r|do|did|can|could|is|will|would|have|may|shall)\b")

@@ -306,7 +306,6 @@ def say(page: Page, text: str) -> None:
 
 
 def save(page: Page, path: Path) -> None:
-    """Save a screenshot."""
     page.mouse.move(0, 0)
     page.wait_for_timeout(350)  # until animations end
     page.screenshot(path=path)

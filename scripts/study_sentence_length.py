@@ -19,6 +19,12 @@ import click
 from seq2seq_chat.cli.options import results_option, run_command
 from seq2seq_chat.config import Config, load_config
 from seq2seq_chat.metrics.scores import bleu_by_source_length, length_bins
+from seq2seq_chat.report.evaluate import FOLDER, evaluation_corpus
+from seq2seq_chat.report.figures.curves import draw_bleu_by_length
+from seq2seq_chat.report.figures.style import save
+from seq2seq_chat.report.loaded_run import LoadedRun
+from seq2seq_chat.report.predictions import evaluation_decoding, predict
+from seq2seq_chat.report.scoring import format_lengths, score_predictions
 from seq2seq_chat.runs.grid import Experiment, find_started, train_all
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import UserError
@@ -72,20 +78,11 @@ def main(
 def draw_bleu(runs: list[Run], beam_width: int, output: str) -> None:
     """Translate the test corpora with the best weights of each run; print and draw BLEU by the length of the source."""
     load_tensorflow()
-    from seq2seq_chat.report.evaluate import FOLDER, evaluation_corpus
-    from seq2seq_chat.report.figures.curves import draw_bleu_by_length
-    from seq2seq_chat.report.figures.style import save
-    from seq2seq_chat.report.loaded_run import LoadedRun
-    from seq2seq_chat.report.predictions import evaluation_decoding, predict
-    from seq2seq_chat.report.scoring import format_lengths, score_predictions
-
     scores = {}
     for run in runs:
         overrides = ["decoding.method=beam", f"decoding.beam_width={beam_width}"]
         decoding = evaluation_decoding(run.config, overrides)
-        predictions = predict(
-            LoadedRun(run, "best"), evaluation_corpus(run, None), run.path / FOLDER, decoding=decoding
-        )
+        predictions = predict(LoadedRun(run, "best"), evaluation_corpus(run), run.path / FOLDER, decoding=decoding)
         scores[run.config.name] = score_predictions(predictions, run.config.task)
     bins = length_bins(*(each.source_lengths for each in scores.values()))
     curves = {name: bleu_by_source_length(each, bins, lowercase=True) for name, each in scores.items()}

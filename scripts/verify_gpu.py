@@ -182,7 +182,6 @@ class Verification:
 
 
 def losses(run: Path) -> list[float]:
-    """The training losses of a run."""
     return [line["loss"] for line in read_json_lines(run / "metrics.jsonl") if line["kind"] == "train"]
 
 

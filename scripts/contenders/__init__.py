@@ -35,6 +35,12 @@ json_option = click.option(
 )
 
 
+def environment() -> dict[str, str]:
+    """The environment of processes that import the scripts and the package of this folder."""
+    paths = [str(SCRIPTS), str(SCRIPTS.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return os.environ | {"PYTHONPATH": os.pathsep.join(paths), "TF_CPP_MIN_LOG_LEVEL": "3"}
+
+
 def print_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> None:
     """Print the given columns as a Markdown table."""
     cells = [[_text(row.get(column), column) for column in columns] for row in rows]
@@ -56,7 +62,6 @@ class Contender(NamedTuple):
 
     @property
     def precision(self) -> str:
-        """The precision of matrix products."""
         return str(self.arguments.get("precision", "float32"))
 
     def unavailable_reason(self) -> str | None:
@@ -101,13 +106,11 @@ class Worker:
 
     def __init__(self, contender: Contender, kind: str, folder: Path | None) -> None:
         self.contender = contender
-        paths = [str(SCRIPTS), str(SCRIPTS.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
-        environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths), "TF_CPP_MIN_LOG_LEVEL": "3"}
         program = "import sys; from contenders import serve; serve(*sys.argv[1:])"
         command = [sys.executable, "-c", program, contender.module, kind, json.dumps(contender.arguments)]
         self._start = time.perf_counter()
         self._process = subprocess.Popen(
-            [*command, str(folder or "")], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [*command, str(folder or "")], env=environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
 
     def __enter__(self) -> Worker:
@@ -118,7 +121,6 @@ class Worker:
         self._process.communicate()
 
     def seconds_since_start(self) -> float:
-        """Seconds since the start of the process."""
         return time.perf_counter() - self._start
 
     def call(self, method: str, *arguments: Any) -> Any:
@@ -142,8 +144,7 @@ class Worker:
             answer = ""
         if not answer:
             raise RuntimeError(f"{self.contender.label}: the process ended with status {self._process.wait()}")
-        result: dict[str, Any] = json.loads(answer)
-        return result
+        return json.loads(answer)
 
 
 def time_steps(

@@ -7,7 +7,6 @@ project to read it. The workload of language models is a function of the size an
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -15,6 +14,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+
+from contenders import environment
 
 TEXT_LEARNING_RATE, TEXT_MAX_NORM = 0.002, 1.0  # of the training of language models
 
@@ -108,9 +109,8 @@ class _WeightFiles(Mapping[str, np.ndarray]):
 
 def write_workload_in_subprocess(folder: Path, size_name: str, steps: int, forbid: float = 0.0) -> None:
     """Write the workload in a subprocess, so that this process needs no TensorFlow."""
-    paths = os.pathsep.join(str(parent) for parent in Path(__file__).resolve().parents[1:3])
     command = [sys.executable, "-m", "contenders.workload", str(folder), size_name, str(steps), str(forbid)]
-    subprocess.run(command, check=True, env=os.environ | {"PYTHONPATH": paths, "TF_CPP_MIN_LOG_LEVEL": "3"})
+    subprocess.run(command, check=True, env=environment())
 
 
 def write_workload(folder: Path, size_name: str, steps: int, seed: int = 1, forbid: float = 0.0) -> None:

@@ -34,8 +34,6 @@ OnProgress = Callable[[str], object]
 
 
 class CheckResult(NamedTuple):
-    """The result of a check."""
-
     passed: bool
     measured: str
     required: str

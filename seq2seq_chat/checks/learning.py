@@ -127,22 +127,21 @@ def _find_remedy(context: CheckContext, config: Config, trial: Trial, on_progres
     """Settings with which a trial passes; None if none is found."""
     changes: Changes = {}
     for _ in range(MAX_REMEDIES):
-        cause = diagnose(trial)
-        if cause is None:
-            return changes
-        change = _remedy(cause, trial)
+        change = _remedy(trial)
         if change is None:
             return None
         changes |= change
         training = Training.model_validate(config.training.model_dump() | changes)
         on_progress(f"trying {', '.join(f'{key}={value}' for key, value in change.items())}")
         trial = _try(context, config.model_copy(update={"training": training}), on_progress)
-    return changes if diagnose(trial) is None else None
+        if diagnose(trial) is None:
+            return changes
+    return None
 
 
-def _remedy(cause: str, trial: Trial) -> Changes | None:
+def _remedy(trial: Trial) -> Changes | None:
     """What to change next; None if nothing is left."""
-    settings = trial.settings
+    cause, settings = diagnose(trial), trial.settings
     rate, usual = settings.learning_rate, USUAL_RATES[settings.optimizer] * (1 - settings.momentum)
     change: Changes | None = None
     if cause == CLIPPED:

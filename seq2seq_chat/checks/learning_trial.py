@@ -32,25 +32,15 @@ CHARACTERS = 100  # words of the synthetic corpus of a model of characters
 
 
 class Trial(NamedTuple):
-    """What the first steps of a training did.
-
-    Attributes:
-        settings: The settings of the training.
-        losses: The losses of batches of the corpus, one after the other, in nats per token.
-        fixed_losses: The losses of the first batch, with the same random numbers, in the steps that follow.
-        norms: The norms of the gradients of all steps.
-        movement: The share by which a step changes the weights, on average.
-        weights: Their number.
-        untrained: The variables that never changed.
-    """
+    """What the first steps of a training did; losses are in nats per token."""
 
     settings: Training
-    losses: list[float]
-    fixed_losses: list[float]
-    norms: list[float]
-    movement: float
-    weights: int
-    untrained: list[str]
+    losses: list[float]  # of batches of the corpus, one after the other
+    fixed_losses: list[float]  # of the first batch, with the same random numbers, in the steps that follow
+    norms: list[float]  # of the gradients of all steps
+    movement: float  # share by which a step changes the weights, on average
+    weights: int  # their number
+    untrained: list[str]  # variables that never changed
 
     @property
     def final_loss(self) -> float:

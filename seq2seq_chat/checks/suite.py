@@ -66,8 +66,6 @@ def checks_of(config: Config) -> dict[str, Check]:
 
 
 class CompletedCheck(NamedTuple):
-    """A check that has run."""
-
     name: str
     result: CheckResult
     seconds: float
@@ -114,7 +112,6 @@ def _run_check(name: str, check: Check, context: CheckContext) -> CompletedCheck
 
 
 def print_check(check: CompletedCheck) -> None:
-    """Print a result and its detail."""
     print(f"{check.status}  {check.name}: {check.result.measured} (required: {check.result.required})", flush=True)
     if check.result.detail:
         print(f"        {check.result.detail}", flush=True)

@@ -25,7 +25,6 @@ from seq2seq_chat.system.versions import describe_installation
 
 
 def main() -> NoReturn:
-    """Run the command line."""
     run_command(commands)
 
 

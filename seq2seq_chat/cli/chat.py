@@ -87,14 +87,11 @@ def _decoding(config: Config, overrides: tuple[str, ...], beam_width: int | None
     """The run's decoding settings, changed by --set and by --beam-width and --n-best, which select beam search."""
     from seq2seq_chat.config import override_decoding, set_decoding
 
-    selects_beam = beam_width is not None or n_best is not None
-    if selects_beam:
-        ensure_beam_search(overrides)
-        widths = [] if beam_width is None else [f"decoding.beam_width={beam_width}"]
-        overrides = ("decoding.method=beam", *widths, *overrides)  # --set may have options of beam search
-    decoding = set_decoding(config, overrides) if overrides else config.decoding
-    if not selects_beam:
-        return decoding
+    if beam_width is None and n_best is None:
+        return set_decoding(config, overrides) if overrides else config.decoding
+    ensure_beam_search(overrides)
+    widths = [] if beam_width is None else [f"decoding.beam_width={beam_width}"]
+    decoding = set_decoding(config, ("decoding.method=beam", *widths, *overrides))  # --set may have options of a beam
     width = beam_width or max(decoding.beam_width, n_best or 1)
     return override_decoding(decoding, method="beam", beam_width=width, n_best=n_best or 1)
 

@@ -25,7 +25,7 @@ from seq2seq_chat.config import OPTIONS_OF_METHOD, Decoding, override_decoding
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.files import write_atomically
 from seq2seq_chat.system.signals import Terminated
-from seq2seq_chat.system.tables import one_line
+from seq2seq_chat.system.tables import one_line, pluralize
 from seq2seq_chat.text.codec import replace_surrogates
 
 CHUNK = 2**16  # bytes that are read at once from a pipe
@@ -209,7 +209,6 @@ class Conversation:
 
     @property
     def task(self) -> str:
-        """The task of the model."""
         return self._bot.config.task
 
     def answer(self, text: str) -> str:
@@ -289,7 +288,7 @@ class Conversation:
             content = "\n".join(f"{labels.you}: {turn.text}\n{labels.model}: {turn.reply.text}" for turn in self._turns)
         write_atomically(path, replace_surrogates(content) + "\n")
         self._saved.add(path)
-        return f"saved {len(self._turns)} {'turn' if len(self._turns) == 1 else 'turns'} to {path}"
+        return f"saved {pluralize(len(self._turns), 'turn')} to {path}"
 
 
 def converse(bot: Chatbot, decoding: Decoding, reply_format: ReplyFormat, prefix: str = "") -> None:

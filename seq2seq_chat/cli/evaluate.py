@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from seq2seq_chat.cli.options import (
-    data_option,
     decoding_option,
     engine_options,
     ensure_beam_search,
@@ -162,7 +161,11 @@ def _print(sets: list[dict[str, Any]], table: str, json_file: str | None) -> Non
 
 @click.command()
 @click.argument("run_names", nargs=-1, required=True, metavar="RUN...")
-@data_option
+@click.option(
+    "--data",
+    metavar="FILE",
+    help="Corpus file, or a .tsv of pairs.  [default: the run's data.test, or else its data.validation]",
+)
 @limit_option
 @decoding_option
 @sent2vec_option

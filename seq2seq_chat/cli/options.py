@@ -85,11 +85,6 @@ decoding_option = click.option(
     help="Override a setting of the search, for example decoding.method=sample. Can be repeated.",
 )
 json_option = click.option("--json", "json_file", metavar="FILE", help="Also write the results as JSON to FILE.")
-data_option = click.option(
-    "--data",
-    metavar="FILE",
-    help="Corpus file, or a .tsv of pairs.  [default: the run's data.test, or else its data.validation]",
-)
 with_option = click.option(
     "--with",
     "others",

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from seq2seq_chat.runs.run import Run
     from seq2seq_chat.system.hardware import EngineOptions
 
-    Values = npt.NDArray[Any]
-
 logger = logging.getLogger(__name__)
 LINES_AT_ONCE = 256
 
@@ -137,7 +135,7 @@ class _Parser:
         return sample
 
 
-def _load(run: Run, snapshot: str | None, options: EngineOptions) -> Callable[[list[_Sample]], list[Values]]:
+def _load(run: Run, snapshot: str | None, options: EngineOptions) -> Callable[[list[_Sample]], list[npt.NDArray[Any]]]:
     """Load what computes the log-probability of each token of some samples."""
     from seq2seq_chat.chat.chatbot import Chatbot
     from seq2seq_chat.chat.generator import Generator

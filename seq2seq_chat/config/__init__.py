@@ -20,7 +20,7 @@ from seq2seq_chat.config.loading import (
 )
 from seq2seq_chat.config.model import Model
 from seq2seq_chat.config.reference import settings_reference
-from seq2seq_chat.config.section import AppliesIf, ConfigError, Section, conditions, describe
+from seq2seq_chat.config.section import ConfigError, conditions, describe
 from seq2seq_chat.config.training import Training, Truncation
 
 __all__ = [
@@ -29,7 +29,6 @@ __all__ = [
     "OPTIONS_OF_METHOD",
     "RUN_NAME",
     "TARGET_SETTINGS",
-    "AppliesIf",
     "Config",
     "ConfigError",
     "CorpusFiles",
@@ -38,7 +37,6 @@ __all__ = [
     "Labels",
     "Model",
     "ParallelFiles",
-    "Section",
     "TextSettings",
     "Training",
     "Truncation",

@@ -130,7 +130,6 @@ class Data(Section):
 
     @property
     def tokenizers(self) -> tuple[TokenizerName, TokenizerName]:
-        """The tokenizers of source and target."""
         return self.source_text.tokenizer, self.target_text.tokenizer
 
     @property

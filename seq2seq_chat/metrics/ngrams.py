@@ -9,7 +9,8 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import entr, rel_entr
+from scipy.spatial.distance import jensenshannon
+from scipy.special import entr
 
 from seq2seq_chat.data.batches import evenly_spaced
 from seq2seq_chat.data.dataset import Dataset
@@ -30,7 +31,6 @@ class NgramCounts(NamedTuple):
 
     @property
     def total(self) -> int:
-        """Number of n-grams counted."""
         return int(self.counts.sum())
 
     def shares(self, codes: np.ndarray) -> np.ndarray:
@@ -42,8 +42,7 @@ class NgramCounts(NamedTuple):
 
     def top(self, count: int) -> np.ndarray:
         """Codes of the most frequent n-grams; ties put n-grams of more frequent words first."""
-        codes: np.ndarray = self.codes[np.lexsort((self.codes, -self.counts))[:count]]
-        return codes
+        return self.codes[np.lexsort((self.codes, -self.counts))[:count]]
 
 
 class NgramProfile(NamedTuple):
@@ -84,12 +83,9 @@ def jensen_shannon(first: Sequence[float] | np.ndarray, second: Sequence[float] 
     Returns:
         The divergence, or None if either vector sums to zero.
     """
-    p, q = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
-    if not p.sum() or not q.sum():
+    if not np.sum(first) or not np.sum(second):
         return None
-    p, q = p / p.sum(), q / q.sum()
-    mixture = (p + q) / 2
-    return float(rel_entr(p, mixture).sum() + rel_entr(q, mixture).sum()) / (2 * math.log(2))
+    return float(jensenshannon(first, second, base=2)) ** 2
 
 
 def divergence(first: NgramCounts, second: NgramCounts) -> float | None:
@@ -119,7 +115,6 @@ def text_profile(label: str, texts: Iterable[Sequence[str]], vocabulary: Vocabul
 
 
 def ngram_text(code: int, n: int, vocabulary: Vocabulary) -> str:
-    """The words of an n-gram."""
     ids: list[int] = []
     for _ in range(n):
         code, word = divmod(int(code), code_base(len(vocabulary)))
@@ -148,7 +143,6 @@ class Diversity:
 
     @property
     def samples(self) -> int:
-        """Number of replies."""
         return self.replies.total()
 
     def most_frequent(self, count: int = TOP_REPLIES) -> list[tuple[str, float]]:

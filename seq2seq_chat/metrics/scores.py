@@ -79,7 +79,6 @@ class Score:
 
     @property
     def samples(self) -> int:
-        """The number of samples."""
         return len(self.statistics)
 
     @property
@@ -88,7 +87,6 @@ class Score:
         return str(self._metric.get_signature())
 
     def select(self, selected: npt.NDArray[np.bool_]) -> Score:
-        """The score of some of the samples."""
         return Score(self.kind, self._metric, self.statistics[selected])
 
     def value(self) -> float | None:
@@ -142,7 +140,6 @@ class CorpusScores(NamedTuple):
     source_lengths: npt.NDArray[np.int32]  # in tokens, [samples]
 
     def select(self, selected: npt.NDArray[np.bool_]) -> CorpusScores:
-        """The scores of some of the samples."""
         return CorpusScores([score.select(selected) for score in self.scores], self.source_lengths[selected])
 
     def bleu(self, lowercase: bool = False) -> Score:
@@ -222,7 +219,6 @@ class CorpusLoss(NamedTuple):
 
     @property
     def perplexity(self) -> float:
-        """See :func:`perplexity`."""
         return perplexity(self.loss)
 
     @property

@@ -73,7 +73,6 @@ class Sent2Vec:
 
     @property
     def dim(self) -> int:
-        """Size of a vector."""
         return self.arguments.dim
 
     @classmethod

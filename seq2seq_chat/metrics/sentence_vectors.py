@@ -238,7 +238,6 @@ class SentenceDistances(NamedTuple):
         return cls(np.concatenate(distances), np.concatenate(similarities))
 
     def select(self, selected: npt.NDArray[np.bool_]) -> SentenceDistances:
-        """The distances of some of the samples."""
         return SentenceDistances(self.euclidean[selected], self.cosine[selected])
 
     def means(self) -> tuple[float | None, float | None]:
@@ -252,8 +251,7 @@ def paired_cosine_similarity(first: np.ndarray, second: np.ndarray) -> np.ndarra
     """Cosine similarity of each pair of rows, 0 if either is the zero vector: [n, dim], [n, dim] → [n]."""
     norms = np.linalg.norm(first, axis=1) * np.linalg.norm(second, axis=1)
     products = np.einsum("ij,ij->i", first, second)
-    similarities: np.ndarray = np.divide(products, norms, out=np.zeros_like(products), where=norms > 0)
-    return similarities
+    return np.divide(products, norms, out=np.zeros_like(products), where=norms > 0)
 
 
 def load_sentence_vectors(run: Run, folder: Path, model: str | Path | None = None) -> tuple[Sent2Vec, str]:

@@ -87,8 +87,8 @@ def _overview_row(run: RunMeasurements) -> list[str]:
 
 def _decoder(model: Model) -> list[str]:
     """The attention, and the settings of the decoder that differ from their defaults."""
-    settings = {key: getattr(model, key) for key in ("attention_query", "input_feeding", "context", "output")}
-    changed = {key: value for key, value in settings.items() if value != Model.model_fields[key].default}
+    settings = {"attention_query", "input_feeding", "context", "output"}
+    changed = model.model_dump(include=settings, exclude_defaults=True)
     return [f"{model.attention} attention", *(f"{key} {str(value).lower()}" for key, value in changed.items())]
 
 

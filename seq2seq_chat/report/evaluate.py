@@ -17,7 +17,7 @@ from seq2seq_chat.data.corpus_file import Corpus, corpus_paths, warn_of_edits
 from seq2seq_chat.data.dataset import Dataset
 from seq2seq_chat.data.running_text import RunningText
 from seq2seq_chat.metrics.ngrams import Diversity
-from seq2seq_chat.metrics.scores import RESAMPLES, SEED, CorpusLoss, CorpusScores, bleu_by_source_length, perplexity
+from seq2seq_chat.metrics.scores import RESAMPLES, SEED, CorpusLoss, CorpusScores, bleu_by_source_length
 from seq2seq_chat.metrics.sent2vec import Sent2Vec
 from seq2seq_chat.metrics.sentence_vectors import SentenceDistances, load_sentence_vectors
 from seq2seq_chat.report.loaded_run import LoadedRun
@@ -235,12 +235,12 @@ def compute_metrics(
         correct += sum(p.right for p in block)
         exact += sum(p.reply_tokens == p.expected_tokens for p in block)
         diversity.add(p.reply_tokens for p in block)
-    loss = nats / tokens
+    loss = CorpusLoss(nats, tokens, predictions.samples)
     return {
-        "loss": loss,
-        "loss_bits": loss / math.log(2),
-        "perplexity": perplexity(loss),
-        "two_to_the_loss": 2**loss if loss < 1000 else math.inf,
+        "loss": loss.loss,
+        "loss_bits": loss.bits_per_token,
+        "perplexity": loss.perplexity,
+        "two_to_the_loss": 2**loss.loss if loss.loss < 1000 else math.inf,
         "samples": predictions.samples,
         "tokens": tokens,
         "word_accuracy": correct / tokens,

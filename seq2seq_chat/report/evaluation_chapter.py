@@ -69,17 +69,16 @@ def evaluation(chapter: Chapter, report: Report) -> None:
     if not evaluated:
         chapter.add(Unavailable("No snapshot was evaluated, so there are no metrics."))
         return
-    for run in report.runs:
-        if run.evaluations:
-            metrics = run.evaluations[0].metrics
-            chapter.add(
-                Paragraph(
-                    f"{run.prefix}{metrics['samples']:,} samples of {run.corpus_file}, "
-                    f"{metrics['tokens']:,} target tokens; {report.searches(run)}. "
-                    f"Leakage: {describe_leakage(metrics)}."
-                )
+    for run in (run for run in report.runs if run.evaluations):
+        metrics, newest = run.evaluations[0].metrics, run.evaluations[-1]
+        chapter.add(
+            Paragraph(
+                f"{run.prefix}{metrics['samples']:,} samples of {run.corpus_file}, "
+                f"{metrics['tokens']:,} target tokens; {report.searches(run)}. "
+                f"Leakage: {describe_leakage(metrics)}."
             )
-        if run.evaluations and (newest := run.evaluations[-1]).metrics["copies"]:
+        )
+        if newest.metrics["copies"]:
             chapter.add(Paragraph(f"{run.prefix}{newest.label}: {describe_copies(newest.metrics, report.task)}."))
     columns = [(label, each.metrics) for label, each in evaluated]
     chapter.add(_metrics_table(report, columns))
@@ -140,7 +139,6 @@ def _score_labels(key: str, evaluated: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def _signatures(evaluated: Sequence[dict[str, Any]]) -> str:
-    """The signature of each score."""
     signatures = {m[f"{key}_label"]: m[f"{key}_signature"] for key in SCORE_KEYS for m in evaluated}
     return "; ".join(f"{label} {signature}" for label, signature in signatures.items() if label)
 

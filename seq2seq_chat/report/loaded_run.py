@@ -54,8 +54,7 @@ class LoadedRun:
 
         if isinstance(self.chatbot.engine, TensorFlowEngine):
             return self.chatbot.engine.model
-        model: Seq2Seq = load_trained_model(self.run, self.snapshot).model
-        return model
+        return load_trained_model(self.run, self.snapshot).model
 
     @property
     def label(self) -> str:
@@ -65,9 +64,8 @@ class LoadedRun:
 
 def available_snapshots(run: Run) -> list[Snapshot]:
     """The snapshots of a run, earliest first, then its newest checkpoint if that is newer."""
-    snapshots = [Snapshot(name, f"{snapshot_step(name):,}") for name in run.snapshots()]
+    steps = {name: snapshot_step(name) for name in run.snapshots()}
     checkpoints = run.checkpoints()
-    newest = max((snapshot_step(name) for name in run.snapshots()), default=-1)
-    if checkpoints and checkpoints[-1][0] > newest:
-        snapshots.append(Snapshot(LATEST, f"{checkpoints[-1][0]:,}"))
-    return snapshots
+    if checkpoints and checkpoints[-1][0] > max(steps.values(), default=-1):
+        steps[LATEST] = checkpoints[-1][0]
+    return [Snapshot(name, f"{step:,}") for name, step in steps.items()]

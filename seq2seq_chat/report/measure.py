@@ -39,7 +39,7 @@ from seq2seq_chat.report.evaluate import (
 from seq2seq_chat.report.figures.model_internals import GradientNorms, gradient_by_distance, gradient_norms
 from seq2seq_chat.report.figures.vectors import Vectors, thought_vectors, tsne, word_vectors
 from seq2seq_chat.report.loaded_run import LoadedRun, available_snapshots
-from seq2seq_chat.report.predictions import Prediction, Predictions, ReplyColumn, predict, reply_to_all
+from seq2seq_chat.report.predictions import Prediction, Predictions, ReplyColumn, predict
 from seq2seq_chat.report.scoring import Leakage, score_predictions
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import UserError
@@ -56,8 +56,6 @@ OnProgress = Callable[[str], object]
 
 @dataclass(frozen=True)
 class ReportOptions:
-    """Options of a report."""
-
     data: str | None = None  # corpus to evaluate on; None: each run's own
     limit: int | None = None  # samples; None for the default of the search
     overrides: Sequence[str] = ()  # decoding.key=value, for all runs
@@ -69,13 +67,10 @@ class ReportOptions:
 
     @property
     def asked(self) -> list[str]:
-        """All questions."""
         return [*self.questions, *self.further_questions]
 
 
 class SnapshotMeasurements(NamedTuple):
-    """Measurements of a run at one snapshot."""
-
     label: str
     replies: ReplyColumn
     gradients: GradientNorms | None
@@ -109,8 +104,6 @@ class Projection(NamedTuple):
 
 @dataclass
 class RunMeasurements:
-    """Measurements of a run."""
-
     run: Run
     label: str  # names it in files and legends, see distinct_names
     decoding: Decoding  # how it replies
@@ -126,8 +119,7 @@ class RunMeasurements:
     examples: list[Prediction] = field(default_factory=list)  # at the newest snapshot
     test_sources: list[str] = field(default_factory=list)
     leakage: Leakage | str | None = None  # of the predicted samples, or why it is unknown
-    thoughts: Projection | None = None  # of the newest model
-    words: Projection | None = None
+    projections: dict[str, Projection] = field(default_factory=dict)  # of the newest model's "thoughts" and "words"
     errors: dict[str, str] = field(default_factory=dict)  # the first error of each part
 
     def __post_init__(self) -> None:
@@ -220,12 +212,15 @@ def measure_run(run: RunMeasurements, report: Report) -> None:
             run.loaded = LoadedRun(run.run, decoding=run.decoding)  # raises an error that says why there is no model
     if run.loaded is not None:
         report.on_progress(f"{run.name}: thought vectors and word embeddings")
+        texts = [*report.options.questions, *run.test_sources]
         with run.record_errors("thoughts"):
-            points = thought_vectors(run.loaded, [*report.options.questions, *run.test_sources])
-            run.thoughts = Projection(points, run_in_thread(functools.partial(tsne, points.normalized)))
+            run.projections["thoughts"] = _project(thought_vectors(run.loaded, texts))
         with run.record_errors("words"):
-            points = word_vectors(run.loaded)
-            run.words = Projection(points, run_in_thread(functools.partial(tsne, points.normalized)))
+            run.projections["words"] = _project(word_vectors(run.loaded))
+
+
+def _project(points: Vectors) -> Projection:
+    return Projection(points, run_in_thread(functools.partial(tsne, points.normalized)))
 
 
 def _measure_snapshot(run: RunMeasurements, loaded: LoadedRun, report: Report) -> None:
@@ -248,8 +243,9 @@ def _measure_snapshot(run: RunMeasurements, loaded: LoadedRun, report: Report) -
                 _measure_references(run, loaded, predictions)
         with run.record_errors("gradients"):
             gradients = gradient_norms(loaded, run.corpus_file)
-    replies = reply_to_all(loaded, options.asked, run.decoding, f"at {loaded.label}")
-    run.snapshots.append(SnapshotMeasurements(loaded.label, replies, gradients))
+    replies = [reply.text for reply in loaded.chatbot.replies(options.asked, run.decoding)]
+    column = ReplyColumn(f"at {loaded.label}", replies)
+    run.snapshots.append(SnapshotMeasurements(loaded.label, column, gradients))
 
 
 def _measure_references(run: RunMeasurements, loaded: LoadedRun, predictions: Predictions) -> None:

@@ -115,7 +115,7 @@ def thought_vectors(chapter: Chapter, report: Report) -> None:
     )
     for run in report.runs:
         with chapter.show_errors(run.name):
-            points, tsne = _projection(run, "thoughts", run.thoughts)
+            points, tsne = _projection(run, "thoughts")
             cluster_index, clusters = vectors.cluster_vectors(points)
             figure = draw_projections(points, "Thought vectors", cluster_index, neighborhoods=tsne)
             name = f"{run.label}_thought_vectors"
@@ -133,7 +133,7 @@ def word_embeddings(chapter: Chapter, report: Report) -> None:
     """Projections and neighbors of word embeddings."""
     for run in report.runs:
         with chapter.show_errors(run.name):
-            points, tsne = _projection(run, "words", run.words)
+            points, tsne = _projection(run, "words")
             figure = draw_projections(points, "Word embeddings", max_labels=WORD_LABELS, neighborhoods=tsne)
             caption = f"The encoder's embeddings of the {len(points.labels):,} most frequent words; some are labeled."
             name = f"{run.label}_word_embeddings"
@@ -144,12 +144,12 @@ def word_embeddings(chapter: Chapter, report: Report) -> None:
             _export_projector(chapter, points, name)
 
 
-def _projection(run: RunMeasurements, part: str, projection: Projection | None) -> Projection:
+def _projection(run: RunMeasurements, part: str) -> Projection:
     """A projection of the newest model. Raises UserError if there is none."""
     _ = run.newest_model
-    if projection is None:
+    if part not in run.projections:
         raise UserError(run.errors[part])
-    return projection
+    return run.projections[part]
 
 
 def _neighbors(points: vectors.Vectors, label: str, count: int) -> list[str]:

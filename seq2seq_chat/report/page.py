@@ -18,14 +18,12 @@ from seq2seq_chat.runs.find import distinct_names
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.files import as_user_error, write_atomically
-from seq2seq_chat.system.tables import NO_VALUE
+from seq2seq_chat.system.tables import NO_VALUE, pluralize
 
 FILE, FIGURES = "report.html", "report"
 
 
 class Paragraph(NamedTuple):
-    """A paragraph of text."""
-
     text: str
 
 
@@ -36,8 +34,6 @@ class Unavailable(NamedTuple):
 
 
 class Preformatted(NamedTuple):
-    """Preformatted text."""
-
     text: str
 
 
@@ -82,7 +78,6 @@ class Chapter:
         return re.sub(r"[^a-z0-9]+", "-", self.title.lower()).strip("-")
 
     def add(self, *blocks: Block) -> None:
-        """Append blocks."""
         self.blocks.extend(blocks)
 
     def add_picture(self, name: str, figure: Figure, caption: str) -> None:
@@ -106,14 +101,11 @@ class Chapter:
 
 @dataclass
 class Page:
-    """The page."""
-
     title: str
     figures: Path  # see Chapter
     chapters: list[Chapter] = field(default_factory=list)
 
     def chapter(self, title: str) -> Chapter:
-        """Start a chapter."""
         self.chapters.append(Chapter(title, self.figures))
         return self.chapters[-1]
 
@@ -129,7 +121,7 @@ class Page:
         html = environment.get_template("report.html").render(page=self)
         write_atomically(path, html)
         missing = sum(isinstance(block, Unavailable) for chapter in self.chapters for block in chapter.blocks)
-        note = f"; {missing} unavailable {'part' if missing == 1 else 'parts'}, with the reasons" if missing else ""
+        note = f"; {pluralize(missing, 'unavailable part')}, with the reasons" if missing else ""
         on_progress(f"the page has {len(html) / 1e6:.1f} MB{note}")
 
 

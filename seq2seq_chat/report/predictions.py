@@ -70,7 +70,6 @@ class Predictions:
         self.path, self.samples, self._selected = path, samples, selected
 
     def __iter__(self) -> Iterator[Prediction]:
-        """Read the predictions one by one."""
         with open(self.path, encoding="utf-8") as file:
             next(file)
             for line in file if self._selected is None else itertools.compress(file, self._selected):
@@ -337,8 +336,3 @@ def _words(question: str) -> str:
     A question without words, such as a smiley, is matched as it is.
     """
     return " ".join(re.findall(r"\w+", question.casefold())) or question
-
-
-def reply_to_all(loaded: LoadedRun, questions: Sequence[str], decoding: Decoding, label: str) -> ReplyColumn:
-    """Reply to questions with the current weights."""
-    return ReplyColumn(label, [reply.text for reply in loaded.chatbot.replies(list(questions), decoding)])

@@ -110,8 +110,8 @@ def find_leakage(corpus: Dataset, indices: npt.NDArray[Any], training: Dataset) 
     found = Leakage(np.zeros(len(indices), bool), np.zeros(len(indices), bool))
     for start in range(0, len(training), _BLOCK):
         known = sample_hashes(training, slice(start, start + _BLOCK))
-        columns = zip(found, wanted, known, strict=True)
-        found = Leakage(*(found_before | np.isin(hashes, others) for found_before, hashes, others in columns))
+        for column, hashes, others in zip(found, wanted, known, strict=True):
+            column[np.isin(hashes, others)] = True
     return found
 
 

@@ -125,11 +125,9 @@ class Run:
         return Codecs.load(self.path, self.config.data)
 
     def checkpoint_path(self, step: int) -> Path:
-        """File of the checkpoint of a step."""
         return self.path / "checkpoints" / f"{step:010d}.npz"
 
     def snapshot_path(self, step: int) -> Path:
-        """File of the snapshot of a step."""
         return self._snapshot_file(snapshot_name(step))
 
     def checkpoints(self) -> list[tuple[int, Path]]:
@@ -309,19 +307,19 @@ def _new_paths(parent: Path, name: str) -> Iterator[Path]:
 def snapshot_name(step: int) -> str:
     """500000 → "0.5M", 2000 → "2k", 150 → "150"."""
     if step and step % 100_000 == 0:
-        return f"{step // 1_000_000}.{step % 1_000_000 // 100_000}M"
+        return f"{step / 1_000_000:.1f}M"
     return f"{step // 1000}k" if step and step % 1000 == 0 else str(step)
 
 
 def snapshot_step(name: str) -> int:
     """The inverse of :func:`snapshot_name`; -1 for any other name."""
-    match = re.fullmatch(r"(\d+)\.(\d)M|(\d+)k|(\d+)", name)
+    match = re.fullmatch(r"(\d+)\.(\d)M|(\d+)(k?)", name)
     if not match:
         return -1
-    millions, tenths, thousands, units = match.groups()
+    millions, tenths, number, is_thousand = match.groups()
     if millions:
-        return int(millions) * 1_000_000 + int(tenths) * 100_000
-    return int(thousands) * 1000 if thousands else int(units)
+        return int(millions + tenths) * 100_000
+    return int(number) * (1000 if is_thousand else 1)
 
 
 def _lock(descriptor: int) -> None:

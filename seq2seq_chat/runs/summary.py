@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -77,12 +78,15 @@ def summarize(run: Run) -> Summary:
     except ConfigError as config_error:
         error = str(config_error)
     steps = config.training.steps if config else None
-    cost = _negative_bleu if config and config.training.best_metric == "bleu" else _loss
-    step, best = 0, None
+    by_bleu = config is not None and config.training.best_metric == "bleu"
+    step, best, best_cost = 0, None, math.inf
     for line in read_json_lines(run.metrics_file, MAX_BYTES):
         step = max(step, line["step"])
-        if line.get("kind") == "validation" and (best is None or cost(line) < cost(best)):
-            best = line
+        if line.get("kind") == "validation":
+            value = finite_number(line.get("bleu" if by_bleu else "loss"))
+            cost = math.inf if value is None else -value if by_bleu else value
+            if best is None or cost < best_cost:
+                best, best_cost = line, cost
     end = read_end(run)
     state: State = "finished" if run.is_exported else "interrupted"
     if run.is_exported:
@@ -137,25 +141,10 @@ def read_end(run: Run) -> End | None:
     )
 
 
-def _loss(line: dict[str, Any]) -> float:
-    """The loss of a line of metrics; infinite if it is missing or was not finite."""
-    loss = finite_number(line.get("loss"))
-    return math.inf if loss is None else loss
-
-
-def _negative_bleu(line: dict[str, Any]) -> float:
-    bleu = finite_number(line.get("bleu"))
-    return math.inf if bleu is None else -bleu
-
-
 def _perplexity(line: dict[str, Any] | None) -> float | None:
-    if line is None:
-        return None
-    try:
-        perplexity = math.exp(_loss(line))
-    except OverflowError:
-        return None
-    return perplexity if math.isfinite(perplexity) else None
+    """The perplexity of a line of metrics; None if its loss is missing, was not finite, or is too large."""
+    loss = finite_number(line.get("loss")) if line else None
+    return None if loss is None or loss > math.log(sys.float_info.max) else math.exp(loss)
 
 
 def _last_change(run: Run) -> float:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from seq2seq_chat.config import AppliesIf, Config, conditions, parse_config
-from seq2seq_chat.config.section import LanguageModelsRequire
+from seq2seq_chat.config import Config, conditions, parse_config
+from seq2seq_chat.config.section import AppliesIf, LanguageModelsRequire
 from seq2seq_chat.runs.grid import new_experiments, parse_axis
 from seq2seq_chat.runs.run import Run
 from tests.config.test_config import parse, rejection, sections

@@ -31,8 +31,6 @@ class Curve(NamedTuple):
 
 
 class Curves(NamedTuple):
-    """The learning curves of a run."""
-
     label: str
     train: Curve
     validation: Curve
@@ -68,8 +66,7 @@ def moving_average(values: Sequence[float] | np.ndarray, window: int) -> np.ndar
     sums = np.concatenate([[0.0], np.cumsum(values)])
     index = np.arange(len(values))
     reach = np.minimum(np.minimum(index, index[::-1]), window // 2)
-    means: np.ndarray = (sums[index + reach + 1] - sums[index - reach]) / (2 * reach + 1)
-    return means
+    return (sums[index + reach + 1] - sums[index - reach]) / (2 * reach + 1)
 
 
 def draw_curves(runs: Sequence[Curves], by_time: bool = False) -> Figure:
@@ -77,8 +74,8 @@ def draw_curves(runs: Sequence[Curves], by_time: bool = False) -> Figure:
     figure = new_figure(11, 4.6)
     loss_axes, perplexity_axes = figure.subplots(1, 2)
     for index, run in enumerate(runs):
-        for axes, transform in ((loss_axes, np.asarray), (perplexity_axes, _perplexities)):
-            _draw_run(axes, run, index, transform, by_time)
+        _draw_run(loss_axes, run, index, lambda losses: losses, by_time)
+        _draw_run(perplexity_axes, run, index, lambda losses: np.exp(np.minimum(losses, MAX_EXPONENT)), by_time)
     xlabel = "training time, minutes" if by_time else "training steps"
     loss_axes.set(xlabel=xlabel, ylabel="loss, nats per target token", title="Loss (pale: raw, strong: smoothed)")
     perplexity_axes.set(xlabel=xlabel, ylabel="perplexity, e^loss", yscale="log", title="Perplexity")
@@ -103,11 +100,6 @@ def _draw_run(
         x = validation.minutes if by_time else validation.steps
         style = line_style(index) | {"linestyle": "-", "linewidth": 1, "markersize": 7, "markeredgecolor": "white"}
         axes.plot(x, transform(validation.losses), label=plot_label(f"{run.label}: validation"), **style)
-
-
-def _perplexities(losses: np.ndarray) -> np.ndarray:
-    values: np.ndarray = np.exp(np.minimum(losses, MAX_EXPONENT))
-    return values
 
 
 def _label_log_axis(axes: Axes) -> None:
@@ -150,7 +142,7 @@ def draw_bleu_by_length(
             **line_style(index),
         )
     title = f"BLEU by the length of the {source}"
-    label_axes(axes, legend=False, xlabel=f"length of the {source}, tokens", ylabel=score, title=title)
+    label_axes(axes, xlabel=f"length of the {source}, tokens", ylabel=score, title=title)
     if len(runs) > 1:
         legend_beside(figure, axes)
     axes.set_xlim(left=0)
@@ -176,7 +168,7 @@ def draw_metrics(runs: Sequence[tuple[str, Sequence[tuple[int, Mapping[str, Any]
             points = [(step, metrics[key]) for step, metrics in snapshots if metrics[key] is not None]
             if points:
                 axes.plot(*zip(*points, strict=True), label=label, **line_style(index))
-        label_axes(axes, title=title, xlabel="training steps", legend=False)
+        label_axes(axes, title=title, xlabel="training steps")
     if len(runs) > 1:
         legend_beside(figure, axes)
     return figure
@@ -198,7 +190,7 @@ def draw_rank_frequency(profiles: Sequence[NgramProfile]) -> Figure:
                 axes.plot(ranks, counts[ranks - 1] / counts.sum(), label=plot_label(profile.label), **style)
         title = f"{name.capitalize()} by rank"
         axes.set(xscale="log", yscale="log")
-        label_axes(axes, legend=False, xlabel="rank", ylabel="relative frequency", title=title)
+        label_axes(axes, xlabel="rank", ylabel="relative frequency", title=title)
     legend_beside(figure, axes)
     return figure
 
@@ -224,7 +216,7 @@ def draw_top_ngrams(profile: NgramProfile, corpus: NgramProfile, vocabulary: Voc
         axes.margins(y=0.01)
         axes.invert_yaxis()
         title = f"The {len(codes)} most frequent {name}"
-        label_axes(axes, grid="x", legend=False, xlabel="relative frequency, %", title=title)
+        label_axes(axes, grid="x", xlabel="relative frequency, %", title=title)
         if len(codes):
             axes.legend(loc="lower right")
     return figure
@@ -252,6 +244,6 @@ def draw_divergences(
             axes.axhline(reference, label=f"{name}, reference replies", alpha=0.5, linewidth=1, **style)
     title = "Divergence of the replies from the training corpus"
     ylabel = "Jensen–Shannon divergence, bits"
-    label_axes(axes, legend=False, xlabel="training steps", ylabel=ylabel, title=title, ylim=(0, 1))
+    label_axes(axes, xlabel="training steps", ylabel=ylabel, title=title, ylim=(0, 1))
     legend_beside(figure, axes)
     return figure

@@ -49,7 +49,7 @@ def draw_gates(gates: GateActivations, part: str) -> Figure:
     for index, (gate, values) in enumerate(gates.values.items()):
         top.plot(positions, values.mean(axis=1), label=f"{gate} ({gates.meanings[gate]})", **line_style(index))
     title = f"{part.capitalize()}: gates at each word"
-    label_axes(top, legend=False, ylim=(0, 1), ylabel="mean of all units", title=title)
+    label_axes(top, ylim=(0, 1), ylabel="mean of all units", title=title)
     top.legend(ncols=3, loc="upper center", bbox_to_anchor=(0.5, -0.04), fontsize=8)
     for axes, (gate, values) in zip(panels, gates.values.items(), strict=True):
         image = _draw_units(axes, gate, values)
@@ -92,7 +92,7 @@ def draw_gradients_by_step(norms: Mapping[str, Mapping[str, Sequence[float]]], l
             style = line_style(index) | {"markersize": 3}
             axes.plot(steps[values > 0], values[values > 0], label=plot_label(label), **style)
         title, ylabel = f"{part.capitalize()}: gradient norm by time step", "gradient norm at the cell's gates"
-        label_axes(axes, legend=False, yscale="log", xlabel=f"{part} time step", ylabel=ylabel, title=title)
+        label_axes(axes, yscale="log", xlabel=f"{part} time step", ylabel=ylabel, title=title)
     legend_beside(figure, axes, title=legend_title or None)
     return figure
 
@@ -108,7 +108,7 @@ def draw_gradients_by_distance(norms: Mapping[str, np.ndarray], axes: Axes) -> N
         style = line_style(index, marker=False)
         axes.plot(np.arange(len(values)), values / values[0], label=plot_label(label), **style)
     ylabel = "gradient norm, relative to that of the last token"
-    label_axes(axes, legend=False, yscale="log", xlabel="distance, tokens", ylabel=ylabel)
+    label_axes(axes, yscale="log", xlabel="distance, tokens", ylabel=ylabel)
 
 
 def draw_variables(variables: Sequence[VariableNorms]) -> Figure:
@@ -136,8 +136,6 @@ GATES: dict[type[Cell], dict[str, str]] = {  # in the order of the columns of a 
 
 
 class VariableNorms(NamedTuple):
-    """Norms of a variable and its gradient."""
-
     name: str
     shape: tuple[int, ...]
     parameters: int

@@ -129,6 +129,7 @@ def _draw_by_width(axes: Axes, studies: Sequence[BeamStudy], attribute: str, yla
     axes.plot(widths, means, color=COLORS[attribute == "length"], marker="o", label="mean")
     axes.plot([], [], color="0.8", label="single utterances")
     _label_width_axes(axes, widths, ylabel=ylabel, title=title, xlabel="beam width")
+    axes.legend()
 
 
 def _draw_ranks(axes: Axes, ranks: Sequence[Rank]) -> None:
@@ -154,8 +155,6 @@ MAX_HYPOTHESES = 400  # decoded together: replies hold the attention of every hy
 
 
 class BestReply(NamedTuple):
-    """The best reply of a beam."""
-
     width: int
     text: str
     score: float  # log-probability, nats

@@ -64,14 +64,12 @@ def new_figure(width: float, height: float) -> Figure:
     return Figure(figsize=(width, height), layout="constrained")
 
 
-def label_axes(axes: Axes, *, legend: bool = True, grid: Literal["both", "x", "y"] = "both", **settings: Any) -> None:
-    """Set titles, labels, scales and limits as ``Axes.set`` does, and draw a grid and a legend of what has a label."""
+def label_axes(axes: Axes, *, grid: Literal["both", "x", "y"] = "both", **settings: Any) -> None:
+    """Set titles, labels, scales and limits as ``Axes.set`` does, and draw a grid."""
     axes.set(**settings)
     axes.grid(alpha=0.3, axis=grid)
     if settings.get("xlabel", "").endswith(("step", "steps", "tokens")) and axes.get_xscale() == "linear":
         axes.locator_params(axis="x", integer=True)
-    if legend and axes.get_legend_handles_labels()[0]:
-        axes.legend()
 
 
 def legend_beside(figure: Figure, axes: Axes, **settings: Any) -> None:

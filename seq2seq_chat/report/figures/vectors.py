@@ -79,9 +79,8 @@ def _label_points(axes: Axes, points: np.ndarray, labels: Sequence[str], max_lab
     """Label the first points whose labels overlap neither another label nor the right edge."""
     figure: Any = axes.figure
     figure.draw_without_rendering()  # text has no size before
-    renderer = figure.canvas.get_renderer() if hasattr(figure.canvas, "get_renderer") else None
     halo = [withStroke(linewidth=2.5, foreground="white")]
-    frame = axes.get_window_extent(renderer)
+    frame = axes.get_window_extent()
     placed: list[Any] = []
     for index in range(min(len(labels), MAX_TRIES * max_labels)):
         if len(placed) == max_labels:
@@ -94,7 +93,7 @@ def _label_points(axes: Axes, points: np.ndarray, labels: Sequence[str], max_lab
             fontsize=7.5,
             path_effects=halo,
         )
-        box = text.get_window_extent(renderer).padded(1)
+        box = text.get_window_extent().padded(1)
         if box.x1 > frame.x1 or any(box.overlaps(other) for other in placed):
             text.remove()
         else:
@@ -117,13 +116,10 @@ class Vectors(NamedTuple):
     def normalized(self) -> np.ndarray:
         """The values scaled to unit length: [n, units]."""
         norms = np.linalg.norm(self.values, axis=1, keepdims=True)
-        scaled: np.ndarray = self.values / np.maximum(norms, 1e-12)
-        return scaled
+        return self.values / np.maximum(norms, 1e-12)
 
 
 class VectorCluster(NamedTuple):
-    """A cluster of points."""
-
     size: int
     nearest: list[str]  # labels of the points nearest to its center
 
@@ -190,8 +186,7 @@ def tsne(values: np.ndarray) -> np.ndarray:
     reduced, _ = principal_components(values, 50)
     model = TSNE(2, perplexity=min(30.0, (len(values) - 1) / 3), init="pca", random_state=SEED)
     with threadpool_limits(1, "openmp"):
-        projected: np.ndarray = model.fit_transform(reduced)
-    return projected
+        return model.fit_transform(reduced)
 
 
 def cluster_vectors(vectors: Vectors, count: int = CLUSTERS) -> tuple[np.ndarray, list[VectorCluster]]:

@@ -254,11 +254,7 @@ def distinct_votes(votes: Iterable[Vote]) -> list[Vote]:
 
 def describe_decoding(decoding: Decoding) -> str:
     """The method, and the settings of a single reply that differ from their defaults: "beam, beam_width 5"."""
-    settings = {
-        name: value
-        for name, value in decoding.model_dump(exclude={"method", "n_best"}).items()
-        if value != Decoding.model_fields[name].default
-    }
+    settings = decoding.model_dump(exclude={"method", "n_best"}, exclude_defaults=True)
     if decoding.method == "beam":
         settings = {"beam_width": decoding.beam_width, **settings}
     else:
