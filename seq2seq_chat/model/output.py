@@ -46,8 +46,8 @@ class Output(tf.Module):
     def step_logits(self, hidden: tf.Tensor, columns: tf.Tensor | None = None) -> tf.Tensor:
         """The same for a decoding step, which has so few rows that repacking the large matrix W is most of the work.
 
-        (W pᵀ)ᵀ = p Wᵀ does not repack W, and a single row needs no repacking either way. With :meth:`columns`, computed
-        once, neither does, and memory is read in order.
+        (W pᵀ)ᵀ = p Wᵀ does not repack W, and a single row needs no repacking either way. With ``columns``, a copy of Wᵀ
+        for any number of steps, neither does, and memory is read in order.
         """
         projected = self._project(hidden)
         copies = copies_of(self.words)
@@ -61,10 +61,6 @@ class Output(tf.Module):
             lambda: tf.nn.bias_add(tf.transpose(tf.matmul(self.words, projected, transpose_b=True)), self.bias),
             lambda: tf.nn.bias_add(tf.matmul(projected, self.words, transpose_b=True), self.bias),
         )
-
-    def columns(self) -> tf.Tensor:
-        """A copy of Wᵀ, for any number of decoding steps: [width, vocabulary]."""
-        return tf.transpose(self.words)
 
     def loss(
         self,

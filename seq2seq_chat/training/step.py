@@ -62,6 +62,7 @@ class TrainingStep:
         self._model, self._optimizer, self._settings, self._distribution = model, optimizer, settings, distribution
         self._task_loss = task_loss or SampleLoss(cast(Seq2Seq, model), settings)
         self._sampler = softmax_sampler(settings, model.vocabulary_size, model.seed, model.config.decoder_steps)
+        self.sampled = self._sampler is not None  # whether the loss is the estimate of a sampled softmax
         self._compute_dtype = tf.as_dtype(settings.precision)
         self._scales_loss = settings.precision == "float16"
         self._dynamic = model.config.unrolling == "dynamic"
@@ -96,11 +97,6 @@ class TrainingStep:
 
     def _graph_options(self) -> contextlib.AbstractContextManager[None]:
         return contextlib.nullcontext() if self._optimizes_graph else without_optimizer()
-
-    @property
-    def sampled(self) -> bool:
-        """Whether the loss is the estimate of a sampled softmax."""
-        return self._sampler is not None
 
     @property
     def traces(self) -> int:

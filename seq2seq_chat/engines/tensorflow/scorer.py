@@ -86,7 +86,7 @@ class Scorer:
         if len(scores) == 1:
             return scores[0]
         losses, nats, correct = zip(*scores, strict=True)
-        return Scores(Loss.total(losses), tf.concat(nats, axis=0), tf.concat(correct, axis=0))
+        return Scores(Loss(*map(tf.add_n, zip(*losses, strict=True))), tf.concat(nats, 0), tf.concat(correct, 0))
 
     def _score_micro_batch(
         self, source: tf.Tensor, source_lengths: tf.Tensor, target: tf.Tensor, target_lengths: tf.Tensor
