@@ -160,7 +160,6 @@ class Chatbot:
         Args:
             searches: Searches over :attr:`engine`; each of its steps is a step of all of them.
             questions: Their functions are called after each step, and with the reply or the error.
-            decoding: The settings.
         """
         reader, search = self.reader(decoding), self.search(_before_reranking(decoding))
         read = [self._read(question.text, question.history) for question in questions]
@@ -293,7 +292,6 @@ class Chatbot:
         Args:
             source: Ids int32 [n, source steps].
             lengths: int32 [n].
-            decoding: The settings.
             utterances: The tokens of the sources.
             seeds, prefixes: See :func:`seq2seq_chat.search.batches.search_in_batches`.
         """

@@ -39,7 +39,6 @@ class Cell(tf.Module):
         input_size: units of the input that is known before the loop, 0 for none.
         step_input_size: units of the step input, 0 for none.
         hidden_size: units of the state.
-        seed: the seed of the experiment.
         initializer: how the matrices of the state are initialized; see :func:`initial_recurrent_matrix`.
     """
 

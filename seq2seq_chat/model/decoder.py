@@ -180,8 +180,6 @@ class Decoder(tf.Module):
         Args:
             projected: :attr:`StepInputs.cell`, [batch, gates].
             step_input: from :meth:`step_input`.
-            states: the states of all layers.
-            random: for dropout.
             time: index of the step, for dropout.
         """
         first, *upper = self.cells
@@ -248,8 +246,6 @@ class Decoder(tf.Module):
 
         Args:
             vectors: the vectors of the input words, [target steps, batch, embedding].
-            encoded: the source.
-            random: for dropout.
             next_inputs: computes the inputs from the second step on; None for teacher forcing with ``vectors``.
 
         Returns:

@@ -141,7 +141,6 @@ class WordSampler:
     Args:
         vocabulary_size: words to sample from.
         sampled: words to sample, fewer than ``vocabulary_size``.
-        seed: the seed of the experiment.
         steps: number of the decoder's steps, to sample words for each of them; None: once for all.
         uniform: whether all words have the same weight.
     """
@@ -195,10 +194,7 @@ class Embedding(tf.Module):
     """One vector for each word of the vocabulary.
 
     Args:
-        name: the name of the variable.
-        vocabulary_size: number of words.
         size: dimensions of a vector.
-        seed: the seed of the experiment.
         tied: whether the table is also the output layer's, and gets the initial values of that.
     """
 

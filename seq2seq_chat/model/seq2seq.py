@@ -45,7 +45,6 @@ class Seq2Seq(tf.Module):
     """A sequence-to-sequence model.
 
     Args:
-        config: the architecture.
         vocabulary_size: number of words of the target.
         seed: initial values are a function of it and of the variables' names.
         source_vocabulary_size: number of words of the source; None: the vocabulary of the target.

@@ -28,8 +28,6 @@ class ReplySearch:
     """A search with the given settings, without reranking, over an engine.
 
     Args:
-        engine: Computes the steps.
-        decoding: The settings.
         steps: Maximum length of a reply, including the end marker.
         source_steps: Width of the attention; 0 without attention.
         graph: Finds the same hypotheses faster, where nobody watches.

@@ -52,7 +52,6 @@ def build_trainer(
 
     Args:
         run: locked by the caller.
-        config: the experiment.
         distribution: the devices that share each batch, with this process as the chief.
         initial: weights of another run that a new run starts from; they are released.
         started: when the command started, which training.hours counts from; a time of :func:`time.monotonic`.
@@ -143,8 +142,6 @@ class SampleSetup:
     """What training on samples needs: conversations and translations.
 
     Args:
-        config: the experiment.
-        codecs: the run's codecs.
         on_progress: called with a sentence about samples that were left out.
 
     Raises:

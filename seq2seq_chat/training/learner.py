@@ -42,7 +42,6 @@ class BatchSampler:
     Args:
         sizes: number of samples in each bucket.
         batch_size: maximum number of samples in a batch.
-        seed: the experiment's seed.
         start_step: the step at which this order starts.
 
     Raises:
@@ -86,10 +85,7 @@ class ShuffledBatches:
     """The batches of training steps: samples in random order.
 
     Args:
-        batches: the training corpus.
         batch_size: maximum number of samples in a batch.
-        seed: the experiment's seed.
-        source_noise: noise in the sources, if any.
     """
 
     def __init__(self, batches: Batches, batch_size: int, seed: int, source_noise: SourceNoise | None = None) -> None:
@@ -188,8 +184,6 @@ class Learner(Generic[Model]):
 
     Args:
         model: the model to train; its seed is the experiment's.
-        batches: the batches of the training corpus.
-        settings: optimizer, loss.
         distribution: the devices that share each batch; the model was created in its scope.
         task_loss: the loss of the task; None for samples.
         carried: state that the loss carries from step to step.

@@ -71,10 +71,7 @@ class Trainer:
     """Trains until the configured number of steps, early stopping, or a signal.
 
     Args:
-        state: the state to continue from.
         chief: validates, saves and reports; None for the other workers, which only show metrics.
-        console: shows the progress.
-        distribution: the devices that share each batch.
         plan: fits the number of steps to the time that there is; None: it is fixed, as with several workers.
     """
 
@@ -178,11 +175,7 @@ class Chief:
     """The process that writes the run; the only one, unless several workers train together.
 
     Args:
-        state: everything that training changes.
         validator: evaluates the model on the validation corpus; None without one.
-        reporter: where metrics go.
-        saver: where checkpoints go.
-        save_settings: saves changed settings in the run.
     """
 
     def __init__(

@@ -149,8 +149,6 @@ class Saver:
     """Saves checkpoints, the best weights and snapshots of a run.
 
     Args:
-        run: the run to save to.
-        learner: model and optimizer to save.
         metadata: stored in every file.
         keep: number of newest checkpoints to keep.
     """

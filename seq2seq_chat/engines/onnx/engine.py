@@ -73,7 +73,6 @@ class OnnxModel:
         outputs = {output.name for output in self._step.get_outputs()}
         self.has_top_k, self.has_attention = "top_words" in outputs, "attention" in outputs
         self.vocabulary_size = int(manifest["vocabulary_size"])  # of the target
-        self.step_number = int(manifest["step"])  # training steps of the weights
 
     @classmethod
     def open(cls, folder: Path) -> OnnxModel:
@@ -202,8 +201,6 @@ class OnnxEngine:
     """Searches and scores with the graphs of a model.
 
     Args:
-        model: The graphs.
-        config: Its architecture.
         is_exported: Whether it has left its run, so that there is no dynamic decoder to use instead.
     """
 
