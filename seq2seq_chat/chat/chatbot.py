@@ -28,7 +28,7 @@ from seq2seq_chat.engines import ReplyEngine
 from seq2seq_chat.engines.scorer import StepScorer
 from seq2seq_chat.runs.find import RunSnapshot, find_run
 from seq2seq_chat.runs.run import Run, RunError
-from seq2seq_chat.search.batches import MAX_ROWS, Prefixes, ReplySearch, Seeds
+from seq2seq_chat.search.batches import MAX_ROWS, Prefixes, Seeds
 from seq2seq_chat.search.engine import NEG_INF, Hypotheses
 from seq2seq_chat.search.joint import JointSearches, Utterances
 from seq2seq_chat.system.errors import UserError, cut
@@ -152,7 +152,7 @@ class Chatbot:
 
     def joint_searches(self, decoding: Decoding, limit: int = MAX_ROWS) -> JointSearches:
         """Searches with any settings whose steps are computed together, for :meth:`start_replies`; others wait."""
-        return JointSearches(self.search(decoding).engine, limit)
+        return JointSearches(self.engine.search(decoding).engine, limit)
 
     def start_replies(self, searches: JointSearches, questions: Sequence[Question], decoding: Decoding) -> None:
         """Start replies whose searches are computed together with others; see :meth:`replies`.
@@ -161,7 +161,7 @@ class Chatbot:
             searches: Searches over :attr:`engine`; each of its steps is a step of all of them.
             questions: Their functions are called after each step, and with the reply or the error.
         """
-        reader, search = self.reader(decoding), self.search(_before_reranking(decoding))
+        reader, search = self.reader(decoding), self.engine.search(_before_reranking(decoding))
         read = [self._read(question.text, question.history) for question in questions]
         for question, utterance in zip(questions, read, strict=True):
             if not utterance.words:
@@ -295,7 +295,7 @@ class Chatbot:
             utterances: The tokens of the sources.
             seeds, prefixes: See :func:`seq2seq_chat.search.batches.search_in_batches`.
         """
-        search = self.search(_before_reranking(decoding))
+        search = self.engine.search(_before_reranking(decoding))
         return self._rerank(search(source, lengths, seeds, prefixes), decoding, utterances)
 
     def _rerank(self, hypotheses: Hypotheses, decoding: Decoding, utterances: list[list[str]]) -> Hypotheses:
@@ -359,10 +359,6 @@ class Chatbot:
                 )
             self._backward[name] = Chatbot.load(run, engine=self._engine_options)
         return self._backward[name]
-
-    def search(self, decoding: Decoding) -> ReplySearch:
-        """The search with the given settings, without reranking."""
-        return self.engine.search(decoding)
 
     def reader(self, decoding: Decoding) -> HypothesisReader:
         """What turns hypotheses into tokens. Raises LexiconError."""

@@ -64,11 +64,8 @@ class Cell(tf.Module):
         for field, gates in self.LAYOUT.recurrent.items():
             sizes = (step_input_size, hidden_size, gates)
             matrix = initial_recurrent_matrix(initializer, sizes, seed, f"{name}/{field}")
-            setattr(
-                self,
-                field,
-                Weight(f"{name}/{field}", step_input_size + hidden_size, gates * hidden_size, seed, initial=matrix),
-            )
+            inputs, outputs = step_input_size + hidden_size, gates * hidden_size
+            setattr(self, field, Weight(f"{name}/{field}", inputs, outputs, seed, initial=matrix))
 
     @property
     def recurrent_weights(self) -> list[Weight]:

@@ -128,9 +128,7 @@ class Decoder(tf.Module):
                 attended = attended._replace(values=self.combine_context(attended.values))
         attentional: tf.Tensor | Absent = ()
         if self.feeds_output:
-            attentional = tf.zeros_like(encoded.states[-1].output)
-            if self.config.output != "attentional":  # of another size
-                attentional = tf.zeros([tf.shape(attentional)[0], decoder_output_size(self.config)])
+            attentional = tf.zeros([tf.shape(encoded.lengths)[0], decoder_output_size(self.config)])
         return DecoderState(encoded.states, attentional), DecoderMemory(attended, self.project_thought(encoded))
 
     def project_thought(self, encoded: EncoderOutput) -> StepInputs | Absent:

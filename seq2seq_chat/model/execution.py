@@ -126,11 +126,9 @@ def share_cores(count: int) -> None:
     """Give each micro-batch its own cores. Has no effect after TensorFlow's first operation."""
     if count == 1:
         return
-    try:
+    with contextlib.suppress(RuntimeError):  # TensorFlow has started its threads: only the speed differs
         tf.config.threading.set_intra_op_parallelism_threads(max(1, available_cores() // count))
         tf.config.threading.set_inter_op_parallelism_threads(count)
-    except RuntimeError:  # TensorFlow has started its threads: only the speed differs
-        pass
 
 
 def divide_rows(rows: int, count: int, share: Share = ENTIRE_BATCH) -> Iterator[MicroBatch]:

@@ -18,8 +18,6 @@ MAX_ROWS = 640  # hypotheses decoded together: bounds the memory of the logits, 
 Seeds = int | Sequence[int] | npt.NDArray[np.int64]
 Prefixes = Sequence[Sequence[int]]
 """Ids of the words that the reply to each utterance starts with; no sequence if none starts with any."""
-SearchBatch = Callable[[np.ndarray, np.ndarray, np.ndarray, Prefixes], Hypotheses]
-"""(source: ids [batch, source steps], lengths: [batch], random numbers: [batch, n, steps], prefixes) → hypotheses."""
 WholeSearch = Callable[[np.ndarray, np.ndarray, Seeds | None], Hypotheses]
 """(source: ids [n, source steps], lengths: [n], seed: see :func:`search_in_batches`) → hypotheses."""
 
@@ -93,7 +91,7 @@ def rows_of(decoding: Decoding) -> int:
 
 
 def search_in_batches(
-    search: SearchBatch,
+    search: Callable[[np.ndarray, np.ndarray, np.ndarray, Prefixes], Hypotheses],
     decoding: Decoding,
     steps: int,
     source: np.ndarray,
@@ -106,7 +104,7 @@ def search_in_batches(
     If they do not fit into one batch, those of similar lengths share one, which then takes fewer steps.
 
     Args:
-        search: Searches a batch.
+        search: Searches a batch, given source, lengths, random numbers [batch, n, steps], and prefixes.
         decoding: The method, and how many hypotheses it needs.
         steps: Maximum length of a reply, including the end marker.
         source: Ids int32 [n, source steps].

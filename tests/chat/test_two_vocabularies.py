@@ -92,7 +92,7 @@ def test_a_turn_marker_is_not_copied() -> None:
         *(make_codec("unicode", [*SOURCE_WORDS, TURN]), make_codec("english", TARGET_WORDS)),
         *("data.context_turns=2", "decoding.allow_unknown=true", "decoding.replace_unknown=true"),
     )
-    bot.search = lambda decoding: fixed_search([6, UNKNOWN], [[0, 1, 0], [0, 1, 0]])  # type: ignore[assignment,method-assign]
+    bot.engine.search = lambda decoding: fixed_search([6, UNKNOWN], [[0, 1, 0], [0, 1, 0]])  # type: ignore[assignment,method-assign]
     reply = bot.reply("chat", history=["Où"])
     assert (reply.source_words, reply.text) == (["Où", TURN, "chat"], "the")
 
