@@ -150,9 +150,9 @@ class Chatbot:
         seconds = time.perf_counter() - start
         return [self._reply(utterance, reader, results.get(row), seconds) for row, utterance in enumerate(read)]
 
-    def joint_searches(self, decoding: Decoding, limit: int = MAX_ROWS) -> JointSearches:
+    def joint_searches(self, limit: int = MAX_ROWS) -> JointSearches:
         """Searches with any settings whose steps are computed together, for :meth:`start_replies`; others wait."""
-        return JointSearches(self.engine.search(decoding).engine, limit)
+        return JointSearches(self.engine.steps, limit)
 
     def start_replies(self, searches: JointSearches, questions: Sequence[Question], decoding: Decoding) -> None:
         """Start replies whose searches are computed together with others; see :meth:`replies`.

@@ -34,7 +34,7 @@ class ReplySearch:
     def __init__(
         self, engine: Engine, decoding: Decoding, steps: int, source_steps: int, graph: WholeSearch | None = None
     ) -> None:
-        self.engine, self.decoding, self._steps, self._source_steps = engine, decoding, steps, source_steps
+        self._engine, self.decoding, self._steps, self._source_steps = engine, decoding, steps, source_steps
         self._graph = graph
 
     def __call__(
@@ -56,7 +56,7 @@ class ReplySearch:
         recorder = Recorder(length_divisor(np.arange(self._steps + 1), self.decoding.length_penalty))
         size = SearchSize(1, self._steps, self._source_steps)
         search = beam_search(size, self.decoding, [prefix], recorder=recorder)
-        for _ in search_steps(self.engine, search, self.engine.start(source, length)):
+        for _ in search_steps(self._engine, search, self._engine.start(source, length)):
             assert recorder.step is not None
             yield recorder.step
 
@@ -71,7 +71,7 @@ class ReplySearch:
         return self._begin(uniform_numbers(seeds, source, samples_of(self.decoding), self._steps), on_step)
 
     def _search(self, source: np.ndarray, lengths: np.ndarray, uniform: np.ndarray, prefixes: Prefixes) -> Hypotheses:
-        return run_search(self.engine, self._begin(uniform, None, prefixes), self.engine.start(source, lengths))
+        return run_search(self._engine, self._begin(uniform, None, prefixes), self._engine.start(source, lengths))
 
     def _begin(self, uniform: np.ndarray, on_step: OnStep | None, prefixes: Prefixes = ()) -> Search:
         size, decoding = SearchSize(len(uniform), self._steps, self._source_steps), self.decoding
