@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -19,8 +18,6 @@ from seq2seq_chat.search.logit_rules import forbidden_ids
 from seq2seq_chat.system.hardware import AUTO, EngineOptions
 from seq2seq_chat.text.codec import TextCodec
 from seq2seq_chat.text.vocabulary import EOS, SPECIAL_WORDS
-
-logger = logging.getLogger(__name__)
 
 SHOWN_UNKNOWN = 5  # tokens in a warning
 BLOCK = 32  # tokens per call: few enough to appear at once, enough that the call itself takes no time
@@ -62,11 +59,6 @@ class Generator:
         """The generator of a run or an exported model; see :func:`load_language_model_engine` for the errors raised."""
         loaded = load_language_model_engine(run, snapshot, engine)
         return cls(loaded.engine, loaded.codecs.source, loaded.step)
-
-    def warn_of_unknown_tokens(self, prompt: str) -> None:
-        """Log a warning if the model does not know some tokens of a prompt."""
-        for note in self.notes(prompt):
-            logger.warning("%s", note)
 
     def notes(self, prompt: str) -> list[str]:
         """What a person should know about how the model reads a prompt."""

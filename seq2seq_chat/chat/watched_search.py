@@ -78,4 +78,4 @@ class WatchedSearch:
 
     def divisor(self, node: Node) -> float:
         """What the score of a hypothesis is divided by to rank it."""
-        return float(length_divisor(node.length, self.decoding.length_penalty))
+        return float(length_divisor(len(node.words) - node.ended, self.decoding.length_penalty))
