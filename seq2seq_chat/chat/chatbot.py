@@ -326,14 +326,11 @@ class Chatbot:
         rows = zip(hypotheses.words.reshape(-1, steps), hypotheses.lengths.reshape(-1), strict=True)
         replies = [self.codecs.target.words(ids[:length]) for ids, length in rows]
         converted = [convert_tokens(words, source, backward_target) for words in utterances]
-        return backward.log_probabilities(
+        log_p = backward.token_log_probabilities(
             [convert_tokens(words, target, backward_source) for words in replies],
             [words for words in converted for _ in range(n)],
-        ).reshape(batch, n)
-
-    def log_probabilities(self, sources: Sequence[list[str]], targets: Sequence[list[str]]) -> np.ndarray:
-        """log P(target | source) of pairs of tokens in nats, with the end marker: [n]."""
-        return np.array([values.sum() for values in self.token_log_probabilities(sources, targets)], np.float32)
+        )
+        return np.array([values.sum() for values in log_p], np.float32).reshape(batch, n)
 
     def token_log_probabilities(
         self, sources: Sequence[list[str]], targets: Sequence[list[str]]
