@@ -167,7 +167,7 @@ def translate(
 
     A batch has sentences of similar lengths. The first batch is translated once before, which traces the graph.
     """
-    model, search = loaded.config.model, loaded.chatbot.search(decoding)
+    model, search = loaded.config.model, loaded.chatbot.engine.search(decoding)
     total = min(len(corpus), limit or len(corpus))
     translations = [""] * total
     order = np.argsort(corpus.source_lengths(np.arange(total)), kind="stable")

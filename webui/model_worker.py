@@ -243,7 +243,7 @@ class ModelWorker(threading.Thread):
                 self._answer(bot, job, reply)
 
         if self._searches is None:
-            self._searches = bot.joint_searches(decoding, self._limits.max_batch_size)
+            self._searches = bot.joint_searches(self._limits.max_batch_size)
         questions = []
         for job in jobs:
             text, history, seed, _ = job.utterance

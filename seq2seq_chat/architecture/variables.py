@@ -21,7 +21,6 @@ def variable_shapes(config: Config, vocabulary_size: int, source_vocabulary_size
     """The shape of each variable by its name, as ``encoder/layer0/bias``.
 
     Args:
-        config: The experiment.
         vocabulary_size: Number of words of the target.
         source_vocabulary_size: Number of words of the source; None: the vocabulary of the target.
     """
@@ -201,7 +200,6 @@ def estimate_memory(
     """Estimate the peak resident memory of training from shapes alone.
 
     Args:
-        config: The experiment.
         vocabulary_size: Number of words of the target.
         source_vocabulary_size: Number of words of the source; None: the vocabulary of the target.
         devices: Number of devices that share a batch.

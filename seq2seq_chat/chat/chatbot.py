@@ -28,7 +28,7 @@ from seq2seq_chat.engines import ReplyEngine
 from seq2seq_chat.engines.scorer import StepScorer
 from seq2seq_chat.runs.find import RunSnapshot, find_run
 from seq2seq_chat.runs.run import Run, RunError
-from seq2seq_chat.search.batches import MAX_ROWS, Prefixes, ReplySearch, Seeds
+from seq2seq_chat.search.batches import MAX_ROWS, Prefixes, Seeds
 from seq2seq_chat.search.engine import NEG_INF, Hypotheses
 from seq2seq_chat.search.joint import JointSearches, Utterances
 from seq2seq_chat.system.errors import UserError, cut
@@ -150,9 +150,9 @@ class Chatbot:
         seconds = time.perf_counter() - start
         return [self._reply(utterance, reader, results.get(row), seconds) for row, utterance in enumerate(read)]
 
-    def joint_searches(self, decoding: Decoding, limit: int = MAX_ROWS) -> JointSearches:
+    def joint_searches(self, limit: int = MAX_ROWS) -> JointSearches:
         """Searches with any settings whose steps are computed together, for :meth:`start_replies`; others wait."""
-        return JointSearches(self.search(decoding).engine, limit)
+        return JointSearches(self.engine.steps, limit)
 
     def start_replies(self, searches: JointSearches, questions: Sequence[Question], decoding: Decoding) -> None:
         """Start replies whose searches are computed together with others; see :meth:`replies`.
@@ -160,9 +160,8 @@ class Chatbot:
         Args:
             searches: Searches over :attr:`engine`; each of its steps is a step of all of them.
             questions: Their functions are called after each step, and with the reply or the error.
-            decoding: The settings.
         """
-        reader, search = self.reader(decoding), self.search(_before_reranking(decoding))
+        reader, search = self.reader(decoding), self.engine.search(_before_reranking(decoding))
         read = [self._read(question.text, question.history) for question in questions]
         for question, utterance in zip(questions, read, strict=True):
             if not utterance.words:
@@ -293,11 +292,10 @@ class Chatbot:
         Args:
             source: Ids int32 [n, source steps].
             lengths: int32 [n].
-            decoding: The settings.
             utterances: The tokens of the sources.
             seeds, prefixes: See :func:`seq2seq_chat.search.batches.search_in_batches`.
         """
-        search = self.search(_before_reranking(decoding))
+        search = self.engine.search(_before_reranking(decoding))
         return self._rerank(search(source, lengths, seeds, prefixes), decoding, utterances)
 
     def _rerank(self, hypotheses: Hypotheses, decoding: Decoding, utterances: list[list[str]]) -> Hypotheses:
@@ -328,14 +326,11 @@ class Chatbot:
         rows = zip(hypotheses.words.reshape(-1, steps), hypotheses.lengths.reshape(-1), strict=True)
         replies = [self.codecs.target.words(ids[:length]) for ids, length in rows]
         converted = [convert_tokens(words, source, backward_target) for words in utterances]
-        return backward.log_probabilities(
+        log_p = backward.token_log_probabilities(
             [convert_tokens(words, target, backward_source) for words in replies],
             [words for words in converted for _ in range(n)],
-        ).reshape(batch, n)
-
-    def log_probabilities(self, sources: Sequence[list[str]], targets: Sequence[list[str]]) -> np.ndarray:
-        """log P(target | source) of pairs of tokens in nats, with the end marker: [n]."""
-        return np.array([values.sum() for values in self.token_log_probabilities(sources, targets)], np.float32)
+        )
+        return np.array([values.sum() for values in log_p], np.float32).reshape(batch, n)
 
     def token_log_probabilities(
         self, sources: Sequence[list[str]], targets: Sequence[list[str]]
@@ -361,10 +356,6 @@ class Chatbot:
                 )
             self._backward[name] = Chatbot.load(run, engine=self._engine_options)
         return self._backward[name]
-
-    def search(self, decoding: Decoding) -> ReplySearch:
-        """The search with the given settings, without reranking."""
-        return self.engine.search(decoding)
 
     def reader(self, decoding: Decoding) -> HypothesisReader:
         """What turns hypotheses into tokens. Raises LexiconError."""

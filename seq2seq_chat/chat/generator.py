@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -19,8 +18,6 @@ from seq2seq_chat.search.logit_rules import forbidden_ids
 from seq2seq_chat.system.hardware import AUTO, EngineOptions
 from seq2seq_chat.text.codec import TextCodec
 from seq2seq_chat.text.vocabulary import EOS, SPECIAL_WORDS
-
-logger = logging.getLogger(__name__)
 
 SHOWN_UNKNOWN = 5  # tokens in a warning
 BLOCK = 32  # tokens per call: few enough to appear at once, enough that the call itself takes no time
@@ -51,8 +48,6 @@ class Generator:
     Random numbers are a function of (seed, position), so the same seed and settings give the same text.
 
     Args:
-        engine: computes with the model.
-        codec: that it was trained with.
         step: training steps of the weights, if they come from a run.
     """
 
@@ -64,11 +59,6 @@ class Generator:
         """The generator of a run or an exported model; see :func:`load_language_model_engine` for the errors raised."""
         loaded = load_language_model_engine(run, snapshot, engine)
         return cls(loaded.engine, loaded.codecs.source, loaded.step)
-
-    def warn_of_unknown_tokens(self, prompt: str) -> None:
-        """Log a warning if the model does not know some tokens of a prompt."""
-        for note in self.notes(prompt):
-            logger.warning("%s", note)
 
     def notes(self, prompt: str) -> list[str]:
         """What a person should know about how the model reads a prompt."""
@@ -192,14 +182,10 @@ class LanguageModelScorer:
     before it ends. That state is estimated first, from a few hundred tokens. Once everything is read, the streams that
     have started from another state than that in which the one before has ended are read again, until there are none. A
     recurrent network forgets, so these are few.
-
-    Args:
-        engine: computes with the model.
     """
 
     def __init__(self, engine: LanguageModelEngine) -> None:
         self._engine = engine
-        self.streams_read = 0  # for the last text, repetitions included
 
     def score(self, tokens: npt.NDArray[Any]) -> TextScore:
         """Score a text. tokens: ids [n].
@@ -215,13 +201,12 @@ class LanguageModelScorer:
         starts = np.arange(count) * length
         states, ends = self._estimate(tokens, starts), self._engine.start(count)
         sums = np.zeros([2, count])  # of nats and correct tokens
-        differing, self.streams_read = np.arange(count), 0
+        differing = np.arange(count)
         while len(differing):
             first_states = [state[differing] for state in states]
             sums[:, differing], last_states = self._read(tokens, starts[differing], length, first_states)
             for end, last in zip(ends, last_states, strict=True):
                 end[differing] = last
-            self.streams_read += len(differing)
             expected = [np.concatenate([np.zeros_like(end[:1]), end[:-1]]) for end in ends]
             pairs = zip(map(np.tanh, states), map(np.tanh, expected), strict=True)  # a memory cell is read through tanh
             distances = [np.max(np.abs(one - two), axis=1) for one, two in pairs]

@@ -45,7 +45,6 @@ def load_engine(
     """Load the engine of a run or an exported model of conversations or translations.
 
     Args:
-        options: Which engine.
         decoding: The settings of the searches; None: the run's settings.
         others: Further members of an ensemble, whose probabilities are averaged.
 
@@ -118,7 +117,7 @@ def _load(run: Run, snapshot: str | None, options: EngineOptions, decoding: Deco
             weights = read_weights(run, snapshot)
             model, warnings = OnnxModel.build(run.config, weights, options.quantize), weights.warnings
         engine = OnnxLanguageModel(model) if is_text else OnnxEngine(model, run.config.model, run.is_exported)
-        return LoadedEngine(engine, run.codecs, model.step_number, warnings)
+        return LoadedEngine(engine, run.codecs, model.manifest["step"], warnings)
     load_tensorflow()
     from seq2seq_chat.engines.tensorflow.engine import TensorFlowEngine, load_trained_model
     from seq2seq_chat.engines.tensorflow.language_model import TensorFlowLanguageModel

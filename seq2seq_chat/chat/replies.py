@@ -50,10 +50,8 @@ class HypothesisReader:
     """Turns the hypotheses of a model into text.
 
     Args:
-        config: The model's configuration.
         decoding: Whether a token replaces each ``<unknown>``, given the attention of the model, and with which lexicon;
             words that are not in it are copied.
-        codecs: The model's codecs.
 
     Raises:
         LexiconError: ``decoding.lexicon`` cannot be read.
@@ -135,7 +133,6 @@ class HypothesisReader:
         A copy may be several tokens if source and target have tokenizers of their own, and none of a turn marker.
 
         Args:
-            attended: The token.
             spelled: How it is written in the text, as the tokenizer of the target may keep capitals and accents that
                 the one of the source removes.
         """
@@ -162,7 +159,6 @@ def source_text(corpus: Dataset, index: int, sample: Sample) -> SourceText:
 
     Args:
         index: The number of the sample in the corpus.
-        sample: Its texts and tokens.
     """
     tokens = corpus.codecs.source.vocabulary.tokens(corpus.source_ids(index))
     return SourceText(tokens[: len(tokens) - len(sample.source_tokens)] + sample.source_tokens, sample.source)

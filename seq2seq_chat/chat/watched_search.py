@@ -23,11 +23,9 @@ class WatchedSearch:
     """The beam search for the reply to one utterance.
 
     Args:
-        engine: Computes the search.
         ids: The encoder's input, int32 [1, source steps].
         length: int32 [1]; 0 if the utterance has no tokens, and then there are no steps.
         source: The utterance, with its history.
-        reader: Turns hypotheses into text.
         decoding: The settings; the method is beam search and there is no reranking, whatever they say.
         prefix: Tokens that the reply must start with; ``<eos>`` ends it, and unknown ones are ``<unknown>``.
     """
@@ -80,4 +78,4 @@ class WatchedSearch:
 
     def divisor(self, node: Node) -> float:
         """What the score of a hypothesis is divided by to rank it."""
-        return float(length_divisor(node.length, self.decoding.length_penalty))
+        return float(length_divisor(len(node.words) - node.ended, self.decoding.length_penalty))

@@ -51,7 +51,6 @@ def write_arrays(path: Path, arrays: Mapping[str, Any], metadata: Mapping[str, A
     """Write named arrays and metadata atomically.
 
     Args:
-        path: Name of the file.
         arrays: By name: arrays, or what ``numpy.asarray`` makes one of; they are converted one after another.
         metadata: JSON values.
 
@@ -180,7 +179,6 @@ def read_weights(run: Run, snapshot: str | None = None) -> TrainedWeights:
     Logs a warning for each damaged file.
 
     Args:
-        run: The run.
         snapshot: Name of the snapshot; None for the newest weights.
 
     Raises:
@@ -231,7 +229,6 @@ def steps_to_average(run: Run, last: int | None = None, best: int | None = None)
     """The training steps of the weights to average, earliest first.
 
     Args:
-        run: The run.
         last: How many of the newest weights; None: all that it keeps.
         best: How many of the weights with the lowest validation loss, instead.
 

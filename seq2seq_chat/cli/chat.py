@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from typing import TYPE_CHECKING, cast
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
     from seq2seq_chat.config import Config, Decoding
     from seq2seq_chat.system.hardware import EngineOptions
+
+logger = logging.getLogger(__name__)
 
 
 @click.command()
@@ -151,7 +154,8 @@ def generate(
     from seq2seq_chat.search.batches import random_seed
 
     generator = Generator.load(run, snapshot, engine)
-    generator.warn_of_unknown_tokens(text)
+    for note in generator.notes(text):
+        logger.warning("%s", note)
     for piece in generator.stream(text, length, decoding, random_seed(decoding)):
         click.echo(piece, nl=False)
         sys.stdout.flush()

@@ -256,7 +256,7 @@ class Conversation:
                 changes["method"] = method
             decoding = override_decoding(self._decoding, **changes)
             self._bot.reader(decoding)  # a lexicon that cannot be read is reported now
-            self._bot.search(decoding)  # and so is a setting that the model does not support
+            self._bot.engine.search(decoding)  # and so is a setting that the model does not support
             self._decoding = decoding
             self._format = self._format._replace(scores=decoding.n_best > 1) if key == "n_best" else self._format
         settings = self._decoding.model_dump(mode="json")

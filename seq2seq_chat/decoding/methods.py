@@ -41,7 +41,6 @@ def find_hypotheses(
     """Search with the settings' method.
 
     Args:
-        inputs: The model and its limits.
         decoding: What the graph is made for: the method, its beam width, groups and end.
         parameters: The other settings, and a beam width that does not exceed the width of the graph.
         uniform: Random numbers for sampling in [0, 1), [batch, n, steps]; n hypotheses are sampled, at least one.

@@ -45,21 +45,6 @@ class PartialHypotheses(NamedTuple):
     hypotheses: Hypotheses  # whose attention is, for each word, a row of the history: int32 [batch, n, steps]
     attention_history: tf.Tensor  # of every hypothesis at every step: [steps, batch · n, source steps]
 
-    @classmethod
-    def empty(cls, scores: tf.Tensor, steps: int, source_steps: int | tf.Tensor) -> PartialHypotheses:
-        """Hypotheses before their first word. scores: [batch, n]; -inf for one that does not exist."""
-        zeros, rows = tf.zeros_like(scores, tf.int32), tf.size(scores)
-        rows_of_words = tf.reshape(tf.range(rows), tf.shape(scores))[:, :, tf.newaxis] + tf.zeros(steps, tf.int32)
-        hypotheses = Hypotheses(
-            words=zeros[:, :, tf.newaxis] + tf.fill([steps], PAD),
-            lengths=zeros,
-            scores=scores,
-            ended=scores == NEG_INF,
-            attention=rows_of_words,
-            ranks=scores,
-        )
-        return cls(hypotheses, tf.zeros([steps, rows, source_steps]))
-
     def history_with(self, attention: tf.Tensor, rows: tf.Tensor, t: tf.Tensor) -> tf.Tensor:
         """The history after step t. attention: of the hypotheses in ``rows``, [active, source steps]."""
         if attention.shape[1] == 0:
@@ -184,9 +169,19 @@ class SearchInputs(NamedTuple):
         return tf.shape(tf.nest.flatten(self.state)[0])[0]
 
     def no_words(self, scores: tf.Tensor) -> PartialHypotheses:
-        """Hypotheses before their first word, see :meth:`PartialHypotheses.empty`."""
+        """Hypotheses before their first word. scores: [batch, n]; -inf for one that does not exist."""
+        zeros, rows, steps = tf.zeros_like(scores, tf.int32), tf.size(scores), self.steps
+        rows_of_words = tf.reshape(tf.range(rows), tf.shape(scores))[:, :, tf.newaxis] + tf.zeros(steps, tf.int32)
+        hypotheses = Hypotheses(
+            words=zeros[:, :, tf.newaxis] + tf.fill([steps], PAD),
+            lengths=zeros,
+            scores=scores,
+            ended=scores == NEG_INF,
+            attention=rows_of_words,
+            ranks=scores,
+        )
         width = self.source_steps if self.attended_steps is None else self.attended_steps
-        return PartialHypotheses.empty(scores, self.steps, width)
+        return PartialHypotheses(hypotheses, tf.zeros([steps, rows, width]))
 
 
 class ActiveHypotheses(NamedTuple):
@@ -230,7 +225,6 @@ def next_active(
     """The hypotheses of the next step, with the state of their parents.
 
     Args:
-        active: The hypotheses of this step.
         state: Their next state.
         running: The hypotheses that need another word, bool [batch · width].
         parents: The hypothesis that each one continues, int32 [batch · width]; active for a running one.
@@ -256,8 +250,6 @@ def step_active(inputs: SearchInputs, active: ActiveHypotheses, words: tf.Tensor
     """The model's output for the active hypotheses under the logit rules.
 
     Args:
-        inputs: The model and the rules.
-        active: The hypotheses.
         words: The words of all hypotheses, int32 [batch · width, steps].
         t: Number of words so far.
     """

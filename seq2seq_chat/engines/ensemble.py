@@ -9,16 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from seq2seq_chat.config import Decoding, Model
+from seq2seq_chat.config import Model
 from seq2seq_chat.engines import ReplyEngine
-from seq2seq_chat.engines.scorer import StepScorer
-from seq2seq_chat.search.batches import ReplySearch
+from seq2seq_chat.engines.scorer import StepEngine
 from seq2seq_chat.search.engine import Edits, StepOutput, StepRequest
 from seq2seq_chat.search.logit_rules import choose_words
 
 
-class EnsembleEngine:
-    """Searches and scores with the mean of probabilities; see :class:`seq2seq_chat.engines.ReplyEngine`.
+class EnsembleEngine(StepEngine):
+    """Searches and scores with the mean of probabilities.
 
     Args:
         engines: Engines of models with the same vocabularies and maximum lengths.
@@ -27,13 +26,8 @@ class EnsembleEngine:
     """
 
     def __init__(self, engines: Sequence[ReplyEngine], config: Model, has_attention: bool) -> None:
-        self._engines, self._config = engines, config
-        self._source_steps = config.encoder_steps if has_attention else 0
-
-    @property
-    def steps(self) -> EnsembleEngine:
-        """Computes the steps of searches."""
-        return self
+        super().__init__(config, has_attention)
+        self._engines = engines
 
     def start(self, source: np.ndarray, lengths: np.ndarray) -> list[Any]:
         """See :class:`Engine`; the state is one of each model."""
@@ -49,15 +43,6 @@ class EnsembleEngine:
         rows = np.zeros(len(logits), np.float32)
         chosen = choose_words(logits.astype(np.float32), rows, np.mean(attention, axis=0), request)
         return chosen, list(following)
-
-    def search(self, decoding: Decoding) -> ReplySearch:
-        """Return the search with the given settings, without reranking."""
-        return ReplySearch(self, decoding, self._config.decoder_steps, self._source_steps)
-
-    @property
-    def sample_scorer(self) -> StepScorer:
-        """Scores samples, and counts correct tokens."""
-        return StepScorer(self)
 
     def fingerprint(self) -> str:
         """SHA-256 in hex of the weights of all models."""

@@ -31,7 +31,6 @@ class Attention(tf.Module):
         name: prefix of the variables' names.
         query_size: units of the decoder's output.
         value_size: units of the encoder's outputs.
-        seed: the seed of the experiment.
     """
 
     def __init__(self, name: str, query_size: int, value_size: int, seed: int) -> None:

@@ -39,7 +39,6 @@ class Cell(tf.Module):
         input_size: units of the input that is known before the loop, 0 for none.
         step_input_size: units of the step input, 0 for none.
         hidden_size: units of the state.
-        seed: the seed of the experiment.
         initializer: how the matrices of the state are initialized; see :func:`initial_recurrent_matrix`.
     """
 
@@ -65,11 +64,8 @@ class Cell(tf.Module):
         for field, gates in self.LAYOUT.recurrent.items():
             sizes = (step_input_size, hidden_size, gates)
             matrix = initial_recurrent_matrix(initializer, sizes, seed, f"{name}/{field}")
-            setattr(
-                self,
-                field,
-                Weight(f"{name}/{field}", step_input_size + hidden_size, gates * hidden_size, seed, initial=matrix),
-            )
+            inputs, outputs = step_input_size + hidden_size, gates * hidden_size
+            setattr(self, field, Weight(f"{name}/{field}", inputs, outputs, seed, initial=matrix))
 
     @property
     def recurrent_weights(self) -> list[Weight]:

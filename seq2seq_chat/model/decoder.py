@@ -128,9 +128,7 @@ class Decoder(tf.Module):
                 attended = attended._replace(values=self.combine_context(attended.values))
         attentional: tf.Tensor | Absent = ()
         if self.feeds_output:
-            attentional = tf.zeros_like(encoded.states[-1].output)
-            if self.config.output != "attentional":  # of another size
-                attentional = tf.zeros([tf.shape(attentional)[0], decoder_output_size(self.config)])
+            attentional = tf.zeros([tf.shape(encoded.lengths)[0], decoder_output_size(self.config)])
         return DecoderState(encoded.states, attentional), DecoderMemory(attended, self.project_thought(encoded))
 
     def project_thought(self, encoded: EncoderOutput) -> StepInputs | Absent:
@@ -180,8 +178,6 @@ class Decoder(tf.Module):
         Args:
             projected: :attr:`StepInputs.cell`, [batch, gates].
             step_input: from :meth:`step_input`.
-            states: the states of all layers.
-            random: for dropout.
             time: index of the step, for dropout.
         """
         first, *upper = self.cells
@@ -248,8 +244,6 @@ class Decoder(tf.Module):
 
         Args:
             vectors: the vectors of the input words, [target steps, batch, embedding].
-            encoded: the source.
-            random: for dropout.
             next_inputs: computes the inputs from the second step on; None for teacher forcing with ``vectors``.
 
         Returns:

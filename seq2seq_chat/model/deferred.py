@@ -51,8 +51,9 @@ def matmul(x: tf.Tensor, matrix: tf.Variable) -> tf.Tensor:
 
 def matmul_transposed(x: tf.Tensor, rows: tf.Tensor | tf.Variable) -> tf.Tensor:
     """x Rᵀ. x: [n, inputs], rows: R [outputs, inputs], used once → [n, outputs]."""
-    if recorder := _recorder.get():
-        return recorder.matmul_transposed(x, rows)
+    if recorder := _recorder.get():  # in its type; R is used only once, so its gradient is not deferred
+        rows = tf.cast(tf.convert_to_tensor(rows), recorder.compute)
+        return tf.cast(tf.matmul(tf.cast(x, recorder.compute), rows, transpose_b=True), x.dtype)
     return tf.matmul(x, rows, transpose_b=True)
 
 
@@ -136,10 +137,6 @@ class DeferredGradients:
         """Record what is computed from these tensors."""
         self._tape.watch(tensors)
 
-    def stop_recording(self) -> Any:
-        """A context that pauses recording."""
-        return self._tape.stop_recording()
-
     def matmul(self, x: tf.Tensor, matrix: tf.Variable) -> tf.Tensor:
         """x W with W constant; records input and output."""
         y = self.constant(matrix).matmul(x)
@@ -158,11 +155,6 @@ class DeferredGradients:
     def add_product(self, matrix: tf.Variable, product: Product) -> None:
         """Record a product with a matrix."""
         self._products.setdefault(matrix.ref(), []).append(product)
-
-    def matmul_transposed(self, x: tf.Tensor, rows: tf.Tensor | tf.Variable) -> tf.Tensor:
-        """x Rᵀ in the compute type. R is used only once, so its gradient is not deferred."""
-        rows = tf.cast(tf.convert_to_tensor(rows), self.compute)
-        return tf.cast(tf.matmul(tf.cast(x, self.compute), rows, transpose_b=True), x.dtype)
 
     def shared(self, tensor: tf.Tensor) -> SharedUses:
         """The :class:`SharedTensor` of a tensor that is used at every step of a loop."""
@@ -205,7 +197,7 @@ def without_gradient() -> Iterator[None]:
         return
     token = _recorder.set(None)
     try:
-        with recorder.stop_recording():
+        with recorder._tape.stop_recording():
             yield
     finally:
         _recorder.reset(token)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -56,23 +55,14 @@ class Encoder(tf.Module):
         """The matrices of the products that depend on the step before."""
         return [weight for cell in (*self.cells, *self.backward_cells) for weight in cell.recurrent_weights]
 
-    def __call__(self, vectors: tf.Tensor, lengths: tf.Tensor, random: RandomContext | None = None) -> EncoderOutput:
-        """vectors: [source steps, batch, embedding] (time-major), lengths: [batch]."""
-        return self._encode(_run_cell, vectors, lengths, random)
-
-    def loop(self, vectors: tf.Tensor, lengths: tf.Tensor) -> EncoderOutput:
-        """Encode by loops, for any number of source steps; without gradients."""
-        return self._encode(_loop_cell, vectors, lengths, None)
-
-    def _encode(
-        self,
-        run: Callable[..., tuple[Any, tf.Tensor]],
-        vectors: tf.Tensor,
-        lengths: tf.Tensor,
-        random: RandomContext | None,
+    def __call__(
+        self, vectors: tf.Tensor, lengths: tf.Tensor, random: RandomContext | None = None, unrolled: bool = True
     ) -> EncoderOutput:
-        """Run all layers by ``_run_cell`` or ``_loop_cell``."""
-        steps = vectors.shape[0] or tf.shape(vectors)[0]
+        """vectors: [source steps, batch, embedding] (time-major), lengths: [batch].
+
+        If not ``unrolled``, by loops, for any number of source steps; without gradients.
+        """
+        run, steps = _run_cell if unrolled else _loop_cell, vectors.shape[0] or tf.shape(vectors)[0]
         mask = tf.transpose(tf.sequence_mask(lengths, steps))[:, :, tf.newaxis]
         outputs, states = vectors, []
         for layer, cell in enumerate(self.cells):

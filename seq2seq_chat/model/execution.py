@@ -17,7 +17,7 @@ import contextlib
 import errno
 import functools
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,7 +27,6 @@ from tensorflow.core.protobuf import config_pb2
 from tensorflow.python.eager import context
 
 from seq2seq_chat.config import Model, Training
-from seq2seq_chat.data.dataset import Batch
 from seq2seq_chat.model.randomness import RowSlice
 from seq2seq_chat.system.hardware import available_cores
 
@@ -127,11 +126,9 @@ def share_cores(count: int) -> None:
     """Give each micro-batch its own cores. Has no effect after TensorFlow's first operation."""
     if count == 1:
         return
-    try:
+    with contextlib.suppress(RuntimeError):  # TensorFlow has started its threads: only the speed differs
         tf.config.threading.set_intra_op_parallelism_threads(max(1, available_cores() // count))
         tf.config.threading.set_inter_op_parallelism_threads(count)
-    except RuntimeError:  # TensorFlow has started its threads: only the speed differs
-        pass
 
 
 def divide_rows(rows: int, count: int, share: Share = ENTIRE_BATCH) -> Iterator[MicroBatch]:
@@ -144,13 +141,15 @@ def divide_rows(rows: int, count: int, share: Share = ENTIRE_BATCH) -> Iterator[
             yield MicroBatch(number, None if row_slice.size == row_slice.total else row_slice, row_slice.size)
 
 
-def split_batch(batch: Batch, count: int, share: Share = ENTIRE_BATCH) -> list[tuple[MicroBatch, Batch]]:
-    """Divide a device's share of a batch of tensors into micro-batches."""
-    rows = batch.source.shape[0]
+def split_batch(
+    batch: Sequence[tf.Tensor], count: int, share: Share = ENTIRE_BATCH
+) -> list[tuple[MicroBatch, Sequence[tf.Tensor]]]:
+    """Divide a device's share of a batch of tensors, [rows, …] each, into micro-batches."""
+    rows = batch[0].shape[0]
     if count == share.devices == 1:
         return [(MicroBatch(0, None, rows), batch)]
     micro_batches = list(divide_rows(rows, count, share))
     sizes = [micro_batch.size for micro_batch in micro_batches]
     first = share.device * sum(sizes)
     columns = [tf.split(tensor[first : first + sum(sizes)], sizes) for tensor in batch]
-    return [(micro_batch, Batch(*tensors)) for micro_batch, *tensors in zip(micro_batches, *columns, strict=True)]
+    return [(micro_batch, tensors) for micro_batch, *tensors in zip(micro_batches, *columns, strict=True)]

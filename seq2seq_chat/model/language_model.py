@@ -22,7 +22,6 @@ class LanguageModel(tf.Module):
     """A decoder without an encoder: p(token | all tokens before it).
 
     Args:
-        config: the architecture.
         vocabulary_size: number of tokens.
         seed: initial values are a function of it and of the variables' names.
     """

@@ -123,14 +123,12 @@ def matmul_copies(
     return tf.cond((rows > 1) & (rows <= MAX_ROWS), of_blocks, of_matrix)
 
 
-InputGradients = Callable[[tf.Tensor], Sequence["tf.Tensor | None"]]
-"""The gradient of an output → the gradient of each input; None for zero."""
-
-
 def with_gradient(
-    inputs: Sequence[tf.Tensor], compute: Callable[[], tf.Tensor], gradients: InputGradients
+    inputs: Sequence[tf.Tensor],
+    compute: Callable[[], tf.Tensor],
+    gradients: Callable[[tf.Tensor], Sequence[tf.Tensor | None]],
 ) -> tf.Tensor:
-    """Return ``compute()``, a new tensor whose gradient with respect to each input is given by ``gradients``.
+    """Return ``compute()``, a new tensor; ``gradients`` maps its gradient to each input's, which is None for zero.
 
     The same as ``tf.custom_gradient``, which adds copies of all inputs and outputs to a graph, and takes several times
     as long to trace.

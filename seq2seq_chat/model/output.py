@@ -46,8 +46,8 @@ class Output(tf.Module):
     def step_logits(self, hidden: tf.Tensor, columns: tf.Tensor | None = None) -> tf.Tensor:
         """The same for a decoding step, which has so few rows that repacking the large matrix W is most of the work.
 
-        (W pᵀ)ᵀ = p Wᵀ does not repack W, and a single row needs no repacking either way. With :meth:`columns`, computed
-        once, neither does, and memory is read in order.
+        (W pᵀ)ᵀ = p Wᵀ does not repack W, and a single row needs no repacking either way. With ``columns``, a copy of Wᵀ
+        for any number of steps, neither does, and memory is read in order.
         """
         projected = self._project(hidden)
         copies = copies_of(self.words)
@@ -61,10 +61,6 @@ class Output(tf.Module):
             lambda: tf.nn.bias_add(tf.transpose(tf.matmul(self.words, projected, transpose_b=True)), self.bias),
             lambda: tf.nn.bias_add(tf.matmul(projected, self.words, transpose_b=True), self.bias),
         )
-
-    def columns(self) -> tf.Tensor:
-        """A copy of Wᵀ, for any number of decoding steps: [width, vocabulary]."""
-        return tf.transpose(self.words)
 
     def loss(
         self,
@@ -145,7 +141,6 @@ class WordSampler:
     Args:
         vocabulary_size: words to sample from.
         sampled: words to sample, fewer than ``vocabulary_size``.
-        seed: the seed of the experiment.
         steps: number of the decoder's steps, to sample words for each of them; None: once for all.
         uniform: whether all words have the same weight.
     """
@@ -199,10 +194,7 @@ class Embedding(tf.Module):
     """One vector for each word of the vocabulary.
 
     Args:
-        name: the name of the variable.
-        vocabulary_size: number of words.
         size: dimensions of a vector.
-        seed: the seed of the experiment.
         tied: whether the table is also the output layer's, and gets the initial values of that.
     """
 

@@ -61,7 +61,6 @@ def dropout(x: tf.Tensor, random: RandomContext | None, purpose: str, time: int 
 
     Args:
         x: [..., rows, units].
-        random: rate and seeds.
         purpose: distinguishes uses within a step.
         time: distinguishes the iterations of a loop.
     """

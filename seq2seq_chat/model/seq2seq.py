@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -29,11 +29,6 @@ class Loss(NamedTuple):
         """The sum of the losses of tokens, [tokens]."""
         return cls(tf.reduce_sum(nats), tf.cast(tf.shape(nats)[0], tf.float32))
 
-    @classmethod
-    def total(cls, losses: Sequence[Loss]) -> Loss:
-        """The sum of the losses of several batches."""
-        return cls(*(tf.add_n(sums) for sums in zip(*losses, strict=True)))
-
 
 MAX_PROJECTED_BYTES = 2**28
 
@@ -41,7 +36,7 @@ MAX_PROJECTED_BYTES = 2**28
 class SearchWeights(NamedTuple):
     """What every search computes from the weights alone, computed once for all searches."""
 
-    columns: tf.Tensor  # see Output.columns
+    columns: tf.Tensor  # Wᵀ of the output layer, in memory as it is read: [width, vocabulary]
     copies: dict[str, MatrixCopies]  # of matrices and of the columns, by variable name
     inputs: StepInputs | Absent  # of all words, [vocabulary, …]; absent if larger than MAX_PROJECTED_BYTES
 
@@ -50,7 +45,6 @@ class Seq2Seq(tf.Module):
     """A sequence-to-sequence model.
 
     Args:
-        config: the architecture.
         vocabulary_size: number of words of the target.
         seed: initial values are a function of it and of the variables' names.
         source_vocabulary_size: number of words of the source; None: the vocabulary of the target.
@@ -156,7 +150,7 @@ class Seq2Seq(tf.Module):
         steps = tf.maximum(tf.reduce_max(lengths), 1)
         vectors = self.source_embedding(tf.transpose(source[:, :steps]))
         with using_copies(weights and weights.copies):
-            return self.start(self.encoder.loop(vectors, lengths))
+            return self.start(self.encoder(vectors, lengths, unrolled=False))
 
     def start(self, encoded: EncoderOutput) -> tuple[DecoderState, DecoderMemory]:
         """The decoder's state before the first word, and what every step reads."""
@@ -190,7 +184,7 @@ class Seq2Seq(tf.Module):
 
     def search_weights(self) -> SearchWeights:
         """What :meth:`start_search` and :meth:`step` can use as long as the variables do not change."""
-        table, columns = self.target_embedding.table, self.output.columns()
+        table, columns = self.target_embedding.table, tf.transpose(self.output.words)
         weights = self.weights_of_steps
         inputs: StepInputs | Absent = ()
         units = sum(part.shape[-1] for part in tf.nest.flatten(self.decoder.project_inputs(table[:1])))

@@ -18,8 +18,6 @@ MAX_ROWS = 640  # hypotheses decoded together: bounds the memory of the logits, 
 Seeds = int | Sequence[int] | npt.NDArray[np.int64]
 Prefixes = Sequence[Sequence[int]]
 """Ids of the words that the reply to each utterance starts with; no sequence if none starts with any."""
-SearchBatch = Callable[[np.ndarray, np.ndarray, np.ndarray, Prefixes], Hypotheses]
-"""(source: ids [batch, source steps], lengths: [batch], random numbers: [batch, n, steps], prefixes) → hypotheses."""
 WholeSearch = Callable[[np.ndarray, np.ndarray, Seeds | None], Hypotheses]
 """(source: ids [n, source steps], lengths: [n], seed: see :func:`search_in_batches`) → hypotheses."""
 
@@ -28,8 +26,6 @@ class ReplySearch:
     """A search with the given settings, without reranking, over an engine.
 
     Args:
-        engine: Computes the steps.
-        decoding: The settings.
         steps: Maximum length of a reply, including the end marker.
         source_steps: Width of the attention; 0 without attention.
         graph: Finds the same hypotheses faster, where nobody watches.
@@ -38,7 +34,7 @@ class ReplySearch:
     def __init__(
         self, engine: Engine, decoding: Decoding, steps: int, source_steps: int, graph: WholeSearch | None = None
     ) -> None:
-        self.engine, self.decoding, self._steps, self._source_steps = engine, decoding, steps, source_steps
+        self._engine, self.decoding, self._steps, self._source_steps = engine, decoding, steps, source_steps
         self._graph = graph
 
     def __call__(
@@ -60,7 +56,7 @@ class ReplySearch:
         recorder = Recorder(length_divisor(np.arange(self._steps + 1), self.decoding.length_penalty))
         size = SearchSize(1, self._steps, self._source_steps)
         search = beam_search(size, self.decoding, [prefix], recorder=recorder)
-        for _ in search_steps(self.engine, search, self.engine.start(source, length)):
+        for _ in search_steps(self._engine, search, self._engine.start(source, length)):
             assert recorder.step is not None
             yield recorder.step
 
@@ -75,7 +71,7 @@ class ReplySearch:
         return self._begin(uniform_numbers(seeds, source, samples_of(self.decoding), self._steps), on_step)
 
     def _search(self, source: np.ndarray, lengths: np.ndarray, uniform: np.ndarray, prefixes: Prefixes) -> Hypotheses:
-        return run_search(self.engine, self._begin(uniform, None, prefixes), self.engine.start(source, lengths))
+        return run_search(self._engine, self._begin(uniform, None, prefixes), self._engine.start(source, lengths))
 
     def _begin(self, uniform: np.ndarray, on_step: OnStep | None, prefixes: Prefixes = ()) -> Search:
         size, decoding = SearchSize(len(uniform), self._steps, self._source_steps), self.decoding
@@ -95,7 +91,7 @@ def rows_of(decoding: Decoding) -> int:
 
 
 def search_in_batches(
-    search: SearchBatch,
+    search: Callable[[np.ndarray, np.ndarray, np.ndarray, Prefixes], Hypotheses],
     decoding: Decoding,
     steps: int,
     source: np.ndarray,
@@ -108,7 +104,7 @@ def search_in_batches(
     If they do not fit into one batch, those of similar lengths share one, which then takes fewer steps.
 
     Args:
-        search: Searches a batch.
+        search: Searches a batch, given source, lengths, random numbers [batch, n, steps], and prefixes.
         decoding: The method, and how many hypotheses it needs.
         steps: Maximum length of a reply, including the end marker.
         source: Ids int32 [n, source steps].

@@ -140,7 +140,6 @@ def choose_words(
         logits: [rows, vocabulary].
         normalizer: log Σ exp of each row: [rows].
         attention: [rows, source steps].
-        request: What the search asks for.
     """
     edits, forced, normalizer_before = request.edits, request.forced, normalizer
     before = logits.copy() if request.reported or forced is not None else logits

@@ -65,7 +65,6 @@ def sequential_search(
     replies, alone or in a batch.
 
     Args:
-        size: The sizes of the search.
         decoding: The settings of distribution and logit rules.
         prefixes: Ids of the words that the reply to each utterance starts with, even if rules forbid them.
         on_step: Watches the search, and can end it for some utterances.
@@ -160,7 +159,6 @@ def beam_search(
     that has chosen it.
 
     Args:
-        size: The sizes of the search.
         decoding: The settings of beam and logit rules.
         prefixes: Ids of the words that the reply to each utterance starts with; forbidden ones cost their
             log-probability, too.

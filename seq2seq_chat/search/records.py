@@ -35,11 +35,6 @@ class Node:
         """Whether it ends with the end marker."""
         return self.words[-1:] == (EOS,)
 
-    @property
-    def length(self) -> int:
-        """The number of its words, without the end marker."""
-        return len(self.words) - self.ended
-
 
 class Candidate(NamedTuple):
     """A word that might continue a hypothesis."""

@@ -93,7 +93,6 @@ class TextFile:
     """A plain text file that stays open, whose lines are found by where they begin. Threads may share it.
 
     Args:
-        path: The file.
         checksums: What its parts are compared with when they are read, from :func:`part_checksums`.
 
     Raises:

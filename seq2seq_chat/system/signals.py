@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import NoReturn
@@ -41,13 +41,17 @@ class StopRequest:
             yield
 
 
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+Handler = Callable[[int, FrameType | None], object]
+
+
 @contextmanager
-def handle_signals(handler: Callable[[int, FrameType | None], object]) -> Iterator[None]:
-    """Call ``handler`` for SIGINT and SIGTERM while the block runs; outside the main thread, do nothing."""
+def handle_signals(handler: Handler, numbers: Sequence[int] = SIGNALS) -> Iterator[None]:
+    """Call ``handler`` for signals while the block runs; outside the main thread, do nothing."""
     if threading.current_thread() is not threading.main_thread():  # the only one that may set handlers
         yield
         return
-    previous = {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM)}
+    previous = {number: signal.signal(number, handler) for number in numbers}
     try:
         yield
     finally:
@@ -70,7 +74,7 @@ def interrupt_once(number: int, frame: FrameType | None) -> NoReturn:
 
     A handler.
     """
-    for each in (signal.SIGINT, signal.SIGTERM):
+    for each in SIGNALS:
         signal.signal(each, signal.SIG_IGN)
     raise Terminated if number == signal.SIGTERM else KeyboardInterrupt
 
@@ -82,12 +86,6 @@ def signals_as_interrupt() -> Iterator[None]:
     A signal that is already ignored stays ignored. (The kernel drops signals without a handler for the first process
     of a container.)
     """
-    numbers = [each for each in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(each) not in (signal.SIG_IGN, None)]
-    if threading.current_thread() is not threading.main_thread():
-        numbers = []
-    previous = {number: signal.signal(number, interrupt_once) for number in numbers}
-    try:
+    numbers = [each for each in SIGNALS if signal.getsignal(each) not in (signal.SIG_IGN, None)]
+    with handle_signals(interrupt_once, numbers):
         yield
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)

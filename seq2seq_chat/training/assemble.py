@@ -29,7 +29,7 @@ from seq2seq_chat.text.codec import Codecs
 from seq2seq_chat.training.distribution import Distribution, ensure_divisible
 from seq2seq_chat.training.language_model import LanguageModelSetup
 from seq2seq_chat.training.learner import Learner, build_learner, training_batches
-from seq2seq_chat.training.loop import Chief, Trainer, TrainingState, Worker
+from seq2seq_chat.training.loop import Chief, Trainer, TrainingState
 from seq2seq_chat.training.optimizers import Schedule, ensure_available
 from seq2seq_chat.training.rendezvous import Cluster
 from seq2seq_chat.training.reporter import Console, Meter, Reporter
@@ -52,7 +52,6 @@ def build_trainer(
 
     Args:
         run: locked by the caller.
-        config: the experiment.
         distribution: the devices that share each batch, with this process as the chief.
         initial: weights of another run that a new run starts from; they are released.
         started: when the command started, which training.hours counts from; a time of :func:`time.monotonic`.
@@ -143,8 +142,6 @@ class SampleSetup:
     """What training on samples needs: conversations and translations.
 
     Args:
-        config: the experiment.
-        codecs: the run's codecs.
         on_progress: called with a sentence about samples that were left out.
 
     Raises:
@@ -198,7 +195,7 @@ class SampleSetup:
 def synchronize(distribution: Distribution, state: TrainingState) -> None:
     """Give all workers the chief's step, weights and learning rate."""
     learner, schedule = state.learner, state.schedule
-    sent = {"step": learner.step, "sampler": learner.sampler_state, "schedule": schedule.state}
+    sent = {"step": learner.step, "sampler": learner.batches.state, "schedule": schedule.state}
     received = distribution.broadcast(sent)
     learner.resume_at(received["step"], received["sampler"])
     schedule.restore(received["schedule"])
@@ -224,7 +221,7 @@ def build_worker(distribution: Distribution, cluster: Cluster, console: Console)
     learner = build_learner(config, codecs, training_batches(config, codecs, corpus), distribution)
     state = TrainingState(learner, Schedule(config.training), Meter(sampled=learner.sampled))
     synchronize(distribution, state)
-    return Trainer(state, Worker(console), console, distribution)
+    return Trainer(state, None, console, distribution)
 
 
 def _open_corpus(

@@ -87,12 +87,9 @@ class Distribution:
 class Replicas(Distribution):
     """Several devices with the same variables, over a strategy of ``tf.distribute``."""
 
-    def __init__(self, strategy: Any, cluster: Cluster | None = None) -> None:
-        self._strategy, self._cluster = strategy, cluster
-        self.devices = int(strategy.num_replicas_in_sync)
-        self.workers = len(cluster.workers) if cluster else 1
-        self.replicas_in_memory = 1 if cluster or tf.config.list_physical_devices("GPU") else self.devices
-        self._all_reduce_workers = tf.function(self._sum_first_devices, autograph=False)
+    def __init__(self, strategy: Any) -> None:
+        self._strategy, self.devices = strategy, int(strategy.num_replicas_in_sync)
+        self.replicas_in_memory = 1 if tf.config.list_physical_devices("GPU") else self.devices
 
     def scope(self) -> contextlib.AbstractContextManager[Any]:
         return self._strategy.scope()
@@ -110,9 +107,16 @@ class Replicas(Distribution):
     def all_reduce(self, values: list[Any]) -> list[Any]:
         return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, values)
 
+
+class Workers(Replicas):
+    """Devices of several machines."""
+
+    def __init__(self, strategy: Any, cluster: Cluster) -> None:
+        super().__init__(strategy)
+        self._cluster, self.workers, self.replicas_in_memory = cluster, len(cluster.workers), 1
+        self._all_reduce_workers = tf.function(self._sum_first_devices, autograph=False)
+
     def broadcast(self, value: Any) -> Any:
-        if self._cluster is None:
-            return value
         text = json.dumps(value).encode()
         text += b" " * (-len(text) % 1024)  # every length is traced, so there must be few
         length = int(self._chief_value(np.array([len(text)], np.float32))[0])
@@ -121,8 +125,6 @@ class Replicas(Distribution):
         return json.loads(received.numpy().astype(np.uint8).tobytes())
 
     def broadcast_variables(self, variables: Sequence[tf.Variable]) -> None:
-        if self._cluster is None:
-            return
         for variable in variables:
             value = variable.read_value()
             received = self._chief_value(value if value.dtype.is_floating else tf.cast(value, tf.float64))
@@ -131,14 +133,10 @@ class Replicas(Distribution):
     def _chief_value(self, value: Any) -> tf.Tensor:
         """The chief's tensor; the other workers pass one of the same shape."""
         value = tf.convert_to_tensor(value)
-        if self._cluster is not None and not self._cluster.is_chief:
-            value = -tf.zeros_like(value)  # x + -0.0 is x bit for bit, even if x is -0.0
-        return self._all_reduce_workers(value)
+        # x + -0.0 is x bit for bit, even if x is -0.0
+        return self._all_reduce_workers(value if self._cluster.is_chief else -tf.zeros_like(value))
 
     def barrier(self, error: str | None = None) -> None:
-        if self._cluster is None:
-            super().barrier(error)
-            return
         table = np.zeros([self.workers, MAX_ERROR_BYTES], np.float32)
         message = (error or "").encode()[:MAX_ERROR_BYTES]
         table[self._cluster.task_index, : len(message)] = np.frombuffer(message, np.uint8)
@@ -154,8 +152,6 @@ class Replicas(Distribution):
         try:
             yield
         except CONNECTION_ERRORS as error:
-            if self._cluster is None:
-                raise
             lost = self._cluster.unreachable()
             if not lost:
                 reason = str(error).splitlines()[0][:MAX_ERROR_BYTES]
@@ -190,7 +186,7 @@ def connect(settings: Training, cluster: Cluster | None, on_progress: Callable[[
     return replicas
 
 
-def connect_workers(cluster: Cluster | None, on_progress: Callable[[str], object]) -> Replicas:
+def connect_workers(cluster: Cluster | None, on_progress: Callable[[str], object]) -> Workers:
     """Wait until all workers are present, and connect to them.
 
     Raises:
@@ -209,7 +205,7 @@ def connect_workers(cluster: Cluster | None, on_progress: Callable[[str], object
     )
     sigterm_handler = signal.getsignal(signal.SIGTERM)
     try:
-        return Replicas(tf.distribute.MultiWorkerMirroredStrategy(resolver), cluster)
+        return Workers(tf.distribute.MultiWorkerMirroredStrategy(resolver), cluster)
     except tf.errors.OpError as error:
         raise UserError(f"the workers could not connect: {error.message.splitlines()[0]}") from error
     finally:

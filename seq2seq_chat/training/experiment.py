@@ -69,7 +69,6 @@ def train(
     """Train in a new run. If training fails before anything is saved, its folder is removed.
 
     Args:
-        config: the experiment.
         results: where to create the run.
         cluster: the workers that train together, if there are several; this process is the chief.
         origin: weights of another run to start from; None: random ones.

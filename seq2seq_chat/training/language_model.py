@@ -16,7 +16,7 @@ from seq2seq_chat.data.corpus_file import CorpusError, explain_validation
 from seq2seq_chat.data.running_text import RunningText, Streams, TextBatch, TextDecoder
 from seq2seq_chat.engines.tensorflow.language_model import TensorFlowLanguageModel
 from seq2seq_chat.metrics.scores import CorpusLoss
-from seq2seq_chat.model.execution import MicroBatch, Share, divide_rows, micro_batch_count
+from seq2seq_chat.model.execution import MicroBatch, Share, micro_batch_count, split_batch
 from seq2seq_chat.model.language_model import LanguageModel, States
 from seq2seq_chat.model.output import SampledWords
 from seq2seq_chat.model.randomness import RandomContext
@@ -81,10 +81,6 @@ class LanguageModelValidator:
 class LanguageModelSetup:
     """What training a language model needs.
 
-    Args:
-        config: the experiment.
-        codecs: the run's codecs.
-
     Raises:
         CorpusError: a text cannot be used, or is too short.
     """
@@ -146,10 +142,6 @@ class LanguageModelLoss:
 
     See :class:`seq2seq_chat.training.step.TaskLoss`.
 
-    Args:
-        model: the model to train.
-        settings: number of streams, truncation, micro-batches.
-
     Attributes:
         variables: the carried state, [streams, hidden] each; part of every checkpoint.
     """
@@ -175,12 +167,9 @@ class LanguageModelLoss:
             numbers = tf.random.stateless_uniform([inputs.shape[0], 1], random.stateless_seed("state_reset"))
             forgets |= numbers < self._settings.state_reset
         carried = [tf.where(forgets, 0.0, variable) for variable in self.variables]
-        micro_batches = list(divide_rows(inputs.shape[0], self.micro_batches, share))
-        sizes = [micro_batch.size for micro_batch in micro_batches]
-        rows = zip(*(tf.split(tensor, sizes) for tensor in (inputs, targets, *carried)), strict=True)
+        parts = split_batch([inputs, targets, *carried], self.micro_batches, share)
         return [
-            (micro_batch, [inputs, targets, start, end, *states])
-            for micro_batch, (inputs, targets, *states) in zip(micro_batches, rows, strict=True)
+            (micro_batch, [inputs, targets, start, end, *states]) for micro_batch, (inputs, targets, *states) in parts
         ]
 
     def loss(

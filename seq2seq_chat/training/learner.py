@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from seq2seq_chat.config import Config, Training
-from seq2seq_chat.data.batches import Batches, Bucket, SourceNoise, configured_buckets
+from seq2seq_chat.data.batches import Batches, SourceNoise, configured_buckets
 from seq2seq_chat.data.dataset import Batch, Dataset
 from seq2seq_chat.data.running_text import Streams
 from seq2seq_chat.engines.addons import build_model
@@ -42,7 +42,6 @@ class BatchSampler:
     Args:
         sizes: number of samples in each bucket.
         batch_size: maximum number of samples in a batch.
-        seed: the experiment's seed.
         start_step: the step at which this order starts.
 
     Raises:
@@ -86,20 +85,13 @@ class ShuffledBatches:
     """The batches of training steps: samples in random order.
 
     Args:
-        batches: the training corpus.
         batch_size: maximum number of samples in a batch.
-        seed: the experiment's seed.
-        source_noise: noise in the sources, if any.
     """
 
     def __init__(self, batches: Batches, batch_size: int, seed: int, source_noise: SourceNoise | None = None) -> None:
         self._batches, self._batch_size, self._seed, self._source_noise = batches, batch_size, seed, source_noise
+        self.buckets = batches.buckets  # step limits, the model's last
         self._sampler = self._make_sampler(start_step=0)
-
-    @property
-    def buckets(self) -> Sequence[Bucket]:
-        """The step limits of the batches, the model's last."""
-        return self._batches.buckets
 
     @property
     def state(self) -> dict[str, int]:
@@ -188,12 +180,10 @@ BatchSource: TypeAlias = "ShuffledBatches | Streams"
 class Learner(Generic[Model]):
     """A model, its optimizer and the order of its batches.
 
-    All state is in ``variables``, ``loss_scale_variables``, ``step`` and ``sampler_state``.
+    All state is in ``variables``, ``loss_scale_variables``, ``step`` and ``batches.state``.
 
     Args:
         model: the model to train; its seed is the experiment's.
-        batches: the batches of the training corpus.
-        settings: optimizer, loss.
         distribution: the devices that share each batch; the model was created in its scope.
         task_loss: the loss of the task; None for samples.
         carried: state that the loss carries from step to step.
@@ -239,11 +229,6 @@ class Learner(Generic[Model]):
     def traces(self) -> int:
         """Number of graphs traced so far: one for each bucket that was used."""
         return self._training_step.traces
-
-    @property
-    def sampler_state(self) -> dict[str, int]:
-        """What maps step numbers to batches; part of every checkpoint."""
-        return self.batches.state
 
     def resume_at(self, step: int, sampler_state: Mapping[str, int]) -> bool:
         """Continue at a step of an earlier process; returns whether the order of samples continues as well."""

@@ -67,56 +67,24 @@ class TrainingState:
         return self.learner.resume_at(int(metadata["step"]), metadata)
 
 
-class Worker:
-    """What a process does besides training steps: it shows metrics; the chief validates, saves and reports, too."""
-
-    def __init__(self, console: Console) -> None:
-        self._console = console
-
-    def log_metrics(self, metrics: dict[str, Any]) -> None:
-        """Report the training metrics since the previous call, see :meth:`Meter.metrics`."""
-        self._console.log_metrics(metrics)
-
-    def warm_up(self) -> None:
-        """Build what validations need, so that they can be timed."""
-
-    def validate(self) -> None:
-        """Validate, and update the schedule accordingly."""
-
-    def save_plan(self) -> None:
-        """Save the settings that have changed, and a checkpoint."""
-
-    def save(self, last: bool) -> None:
-        """Save what is due after this step; ``last`` if training ends with it."""
-
-    def finish(self) -> None:
-        """Called after the last step."""
-
-    def close(self) -> None:
-        """Clean up, even after an error."""
-
-
 class Trainer:
     """Trains until the configured number of steps, early stopping, or a signal.
 
     Args:
-        state: the state to continue from.
-        role: what this process does besides training steps: a worker, or the chief.
-        console: shows the progress.
-        distribution: the devices that share each batch.
-        plan: fits the number of steps to the time that there is; None: it is fixed.
+        chief: validates, saves and reports; None for the other workers, which only show metrics.
+        plan: fits the number of steps to the time that there is; None: it is fixed, as with several workers.
     """
 
     def __init__(
         self,
         state: TrainingState,
-        role: Worker,
+        chief: Chief | None,
         console: Console,
         distribution: Distribution = SINGLE_DEVICE,
         plan: TimePlan | None = None,
     ) -> None:
         self.state, self.console = state, console
-        self._role, self._distribution, self._plan = role, distribution, plan
+        self._chief, self._distribution, self._plan = chief, distribution, plan
         self._stop_request, self._stopping = StopRequest(), False
         self._paused = 0.0  # seconds that plan and validation took after the last step
 
@@ -136,11 +104,13 @@ class Trainer:
                     self._after_step()
                     if self._plan is not None and self.state.learner.traces == traces:
                         self._plan.add_step(time.monotonic() - start - self._paused)
-                self._role.finish()
+                if self._chief is not None:
+                    self._chief.finish()
         finally:
             self.console.stop_progress()
             self.state.learner.close()
-            self._role.close()
+            if self._chief is not None:
+                self._chief.close()
         if self._stopping and not self.is_finished:
             return self._stop_request.signal_number or signal.SIGTERM  # or another worker received the signal
         return None
@@ -158,37 +128,40 @@ class Trainer:
 
     def _after_step(self) -> None:
         state, start = self.state, time.monotonic()
-        if self._plan is not None and self._plan.is_due(state.step):
-            self._fit_to_time(self._plan)
+        if self._plan is not None and self._chief is not None and self._plan.is_due(state.step):
+            self._fit_to_time(self._plan, self._chief)
         self._paused = time.monotonic() - start
         last = state.step >= state.settings.steps
         if state.step % state.settings.log_every == 0 or last:
             metrics = state.meter.metrics(state.step)
-            self._role.log_metrics({**metrics, "learning_rate": state.schedule.learning_rate(state.step - 1)})
+            metrics["learning_rate"] = state.schedule.learning_rate(state.step - 1)
+            (self._chief or self.console).log_metrics(metrics)
             state.meter.reset()
         if state.step % state.settings.validate_every == 0 or last:
             self._paused += self._validate()
             state.schedule.restore(self._distribution.broadcast(state.schedule.state))
-        self._role.save(last)
+        if self._chief is not None:
+            self._chief.save(last)
 
     def _validate(self) -> float:
         """Validate; returns the seconds that it took."""
         start = time.monotonic()
-        self._role.validate()
+        if self._chief is not None:
+            self._chief.validate()
         seconds = time.monotonic() - start
         if self._plan is not None:
             self._plan.validation_seconds = seconds
         return seconds
 
-    def _fit_to_time(self, plan: TimePlan) -> None:
+    def _fit_to_time(self, plan: TimePlan, chief: Chief) -> None:
         """Change the number of steps, and before the first plan, time a validation."""
         if plan.is_first:
-            self._role.warm_up()
+            chief.warm_up()
             self._validate()
         self.state.schedule.settings = plan.fit(self.state.settings, self.state.step)
         self.console.set_steps(self.state.settings.steps, self.state.step)
         self.console.log(plan.describe(self.state.settings, self.state.step))
-        self._role.save_plan()
+        chief.save_plan()
 
 
 METRICS = {"loss": "loss", "bleu": "BLEU"}
@@ -198,15 +171,11 @@ class TrainingDiverged(Exception):
     """The loss or the weights are infinite or NaN; the message says what to try."""
 
 
-class Chief(Worker):
+class Chief:
     """The process that writes the run; the only one, unless several workers train together.
 
     Args:
-        state: everything that training changes.
         validator: evaluates the model on the validation corpus; None without one.
-        reporter: where metrics go.
-        saver: where checkpoints go.
-        save_settings: saves changed settings in the run.
     """
 
     def __init__(
@@ -222,12 +191,12 @@ class Chief(Worker):
         self._save_settings = save_settings
 
     def log_metrics(self, metrics: dict[str, Any]) -> None:
-        """Report training metrics. Raises TrainingDiverged."""
+        """Report training metrics, see :meth:`Meter.metrics`. Raises TrainingDiverged."""
         self._ensure_finite_loss()
         self._reporter.log_metrics(metrics)
 
     def warm_up(self) -> None:
-        """Build the graphs of validations."""
+        """Build the graphs of validations, so that they can be timed."""
         if self._validator is not None:
             self._validator.loss()
             self._validator.bleu()
@@ -263,7 +232,7 @@ class Chief(Worker):
         self._save_checkpoint()
 
     def save(self, last: bool) -> None:
-        """Save a snapshot and a checkpoint where they are due. Raises TrainingDiverged."""
+        """Save a snapshot and a checkpoint where they are due; ``last`` if training ends. Raises TrainingDiverged."""
         step, settings = self._state.step, self._state.settings
         if settings.snapshot_every and step % settings.snapshot_every == 0:
             self._ensure_finite_loss()

@@ -106,10 +106,8 @@ class Console:
         self._log_file = log_file
         self._bar: Any | None = None
         self._stdout_failed = False
-        self._start = time.monotonic()
-        self._first_step = 0
         self._steps: int | None = None
-        self._tracing_steps, self._tracing_seconds = 0, 0.0  # steps that traced a graph, and how long they took
+        self._start_clock(0)
         self._metrics_text = ""
 
     def log(self, text: str) -> None:
@@ -143,7 +141,7 @@ class Console:
 
     def _start_clock(self, step: int) -> None:
         self._start, self._first_step = time.monotonic(), step
-        self._tracing_steps, self._tracing_seconds = 0, 0.0
+        self._tracing_steps, self._tracing_seconds = 0, 0.0  # steps that traced a graph, and how long they took
 
     def set_steps(self, steps: int, step: int) -> None:
         """Change the number of steps after ``step``; the time left follows from how long the ones after it take."""

@@ -149,8 +149,6 @@ class Saver:
     """Saves checkpoints, the best weights and snapshots of a run.
 
     Args:
-        run: the run to save to.
-        learner: model and optimizer to save.
         metadata: stored in every file.
         keep: number of newest checkpoints to keep.
     """
@@ -158,6 +156,7 @@ class Saver:
     def __init__(self, run: Run, learner: Learner, metadata: Mapping[str, Any], keep: int) -> None:
         self._run, self._learner, self.metadata, self._keep = run, learner, dict(metadata), keep
         self._writer = BackgroundWriter([*learner.variables, *learner.loss_scale_variables])
+        self.poll, self.finish = self._writer.poll, self._writer.finish
         self.saved_step = -1  # of the newest checkpoint on disk; -1: there is none
 
     def save_checkpoint(self, state: Mapping[str, Any]) -> None:
@@ -183,14 +182,6 @@ class Saver:
         """Save the weights as a snapshot, which is never deleted."""
         self._write_weights(self._run.snapshot_path(self._learner.step))
 
-    def poll(self) -> None:
-        """See :meth:`BackgroundWriter.poll`."""
-        self._writer.poll()
-
-    def finish(self) -> None:
-        """See :meth:`BackgroundWriter.finish`."""
-        self._writer.finish()
-
     def _write_weights(self, path: Path) -> None:
         self._write(path, self._learner.model.trainable_variables, self._current_metadata())
 
@@ -200,4 +191,4 @@ class Saver:
         self._writer.write(self._learner.step, path, *contents)
 
     def _current_metadata(self) -> dict[str, Any]:
-        return {"step": self._learner.step, **self.metadata, **self._learner.sampler_state}
+        return {"step": self._learner.step, **self.metadata, **self._learner.batches.state}

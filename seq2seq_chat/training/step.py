@@ -44,10 +44,6 @@ class TrainingStep:
     """Loss, gradients, clipping and update as one graph for each bucket.
 
     Args:
-        model: the model to train.
-        optimizer: its optimizer.
-        settings: softmax, clipping, scheduled sampling, precision.
-        distribution: the devices that share each batch.
         task_loss: None for samples.
     """
 
@@ -62,6 +58,7 @@ class TrainingStep:
         self._model, self._optimizer, self._settings, self._distribution = model, optimizer, settings, distribution
         self._task_loss = task_loss or SampleLoss(cast(Seq2Seq, model), settings)
         self._sampler = softmax_sampler(settings, model.vocabulary_size, model.seed, model.config.decoder_steps)
+        self.sampled: bool = self._sampler is not None  # whether the loss is the estimate of a sampled softmax
         self._compute_dtype = tf.as_dtype(settings.precision)
         self._scales_loss = settings.precision == "float16"
         self._dynamic = model.config.unrolling == "dynamic"
@@ -96,11 +93,6 @@ class TrainingStep:
 
     def _graph_options(self) -> contextlib.AbstractContextManager[None]:
         return contextlib.nullcontext() if self._optimizes_graph else without_optimizer()
-
-    @property
-    def sampled(self) -> bool:
-        """Whether the loss is the estimate of a sampled softmax."""
-        return self._sampler is not None
 
     @property
     def traces(self) -> int:
@@ -217,7 +209,7 @@ class SampleLoss:
         return tf.cast(tf.reduce_sum(Batch(*batch).target_length), tf.float32)
 
     def split(self, batch: Tensors, share: Share, random: RandomContext) -> list[tuple[MicroBatch, Tensors]]:
-        return [*split_batch(Batch(*batch), self.micro_batches, share)]
+        return split_batch(batch, self.micro_batches, share)
 
     def loss(
         self, tensors: Tensors, random: RandomContext, sampled_words: SampledWords | None

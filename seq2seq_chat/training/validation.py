@@ -24,7 +24,6 @@ def corpus_loss(
 
     Args:
         scorer: Computes the losses, with the weights of the model.
-        corpus: samples.
         buckets: step limits, the model's own last.
         reverse_input: whether the encoder reads the last word first.
         limit: number of samples to use, evenly spaced; None: all.
@@ -51,9 +50,7 @@ class SampleValidator:
     Translations and references are compared as people write them; a reference lacks what its tokenizer removes.
 
     Args:
-        scorer: Computes the loss of the model.
         bot: Replies with the model, whose weights change.
-        corpus: The validation corpus.
         buckets: Step limits, the model's own last.
 
     Raises:

@@ -50,7 +50,7 @@ TIE = 1e-4  # nats between two replies, which rounding may exchange
 def test_replies_that_grow_side_by_side_are_the_same(engine: EngineOptions, tmp_path: Path) -> None:
     """Two start at every step; the lengths of their sources differ."""
     bot, replies = Chatbot.load(random_run(tmp_path, small_config(), CODECS), engine=engine), dict[str, Reply]()
-    searches, grown = bot.joint_searches(Decoding()), list[str]()
+    searches, grown = bot.joint_searches(), list[str]()
 
     def ask(seed: int, text: str) -> Question:
         return Question(

@@ -50,7 +50,7 @@ def test_each_side_has_its_vocabulary(bot: Chatbot, monkeypatch: pytest.MonkeyPa
     attention = [[0.1, 0.2, 0.3, 0.4], [0.7, 0.1, 0.1, 0.1], [0.25] * 4, [0.0, 1.0, 0.0, 0.0]]
     search = fixed_search([4, 5, 6, 8], attention)  # where is the ?
     read: list[Any] = []
-    monkeypatch.setattr(bot, "search", lambda decoding: lambda *inputs: read.append(inputs) or search(*inputs))
+    monkeypatch.setattr(bot.engine, "search", lambda decoding: lambda *inputs: read.append(inputs) or search(*inputs))
     reply = bot.reply("Où est it?")
     ((ids, lengths, *_),) = read
     assert (ids[0].tolist(), lengths.tolist()) == ([4, 5, UNKNOWN, 8, 0, 0, 0, 0], [4])
@@ -79,7 +79,7 @@ def test_unknown_words_become_tokens_of_the_target(
 ) -> None:
     source = bot.codecs.source.tokenizer.encode(text)
     attention = [[float(column == attended) for column in range(len(source))]] * 3
-    monkeypatch.setattr(bot, "search", lambda decoding: fixed_search([6, UNKNOWN, 12], attention))
+    monkeypatch.setattr(bot.engine, "search", lambda decoding: fixed_search([6, UNKNOWN, 12], attention))
     (hypothesis,) = bot.reply(text, Decoding(allow_unknown=True, replace_unknown=True)).hypotheses
     assert (hypothesis.words, hypothesis.text) == (words, expected)
     assert [len(row) for row in hypothesis.attention] == [len(source)] * len(words)
@@ -92,7 +92,7 @@ def test_a_turn_marker_is_not_copied() -> None:
         *(make_codec("unicode", [*SOURCE_WORDS, TURN]), make_codec("english", TARGET_WORDS)),
         *("data.context_turns=2", "decoding.allow_unknown=true", "decoding.replace_unknown=true"),
     )
-    bot.search = lambda decoding: fixed_search([6, UNKNOWN], [[0, 1, 0], [0, 1, 0]])  # type: ignore[assignment,method-assign]
+    bot.engine.search = lambda decoding: fixed_search([6, UNKNOWN], [[0, 1, 0], [0, 1, 0]])  # type: ignore[assignment,method-assign]
     reply = bot.reply("chat", history=["Où"])
     assert (reply.source_words, reply.text) == (["Où", TURN, "chat"], "the")
 

@@ -69,7 +69,7 @@ def test_each_step_trains_on_its_batch(tiny_settings: dict[str, Any], tmp_path: 
     learner._training_step = used
     for step in (0, 1, 2, 7, 8):
         if step != learner.step:
-            learner.resume_at(step, learner.sampler_state)
+            learner.resume_at(step, learner.batches.state)
         learner.train_step()
         batch, number, _ = used.call_args.args
         assert number == step

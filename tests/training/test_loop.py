@@ -13,7 +13,7 @@ from seq2seq_chat.config import Training
 from seq2seq_chat.metrics.scores import CorpusLoss
 from seq2seq_chat.model.seq2seq import Loss
 from seq2seq_chat.training.distribution import Distribution
-from seq2seq_chat.training.loop import Chief, Trainer, TrainingState, Worker
+from seq2seq_chat.training.loop import Chief, Trainer, TrainingState
 from seq2seq_chat.training.optimizers import Schedule
 from seq2seq_chat.training.reporter import Meter
 from seq2seq_chat.training.step import StepResult
@@ -39,7 +39,7 @@ class FakeLearner:
         return STEP._replace(stop=tf.constant(self.stop))
 
 
-class Recorder(Worker):
+class Recorder:
     """Records its calls with the step."""
 
     def __init__(self, learner: FakeLearner) -> None:
@@ -68,17 +68,17 @@ def test_what_happens_at_which_step() -> None:
     rate: Any = {"learning_rate": 1.0, "learning_rate_schedule": "exponential", "learning_rate_decay_steps": 1}
     settings = Training(steps=7, log_every=3, validate_every=4, **rate)
     learner: Any = FakeLearner()
-    role = Recorder(learner)
+    chief: Any = Recorder(learner)
     state = TrainingState(learner, Schedule(settings), Meter(sampled=False))
-    assert Trainer(state, role, MagicMock()).train() is None
-    assert role.events == [
+    assert Trainer(state, chief, MagicMock()).train() is None
+    assert chief.events == [
         *(("save", 1, False), ("save", 2, False), ("log", 3), ("save", 3, False)),
         *(("validate", 4), ("save", 4, False), ("save", 5, False), ("log", 6), ("save", 6, False)),
         *(("log", 7), ("validate", 7), ("save", 7, True), ("finish", 7), ("close", 7)),
     ]
     assert learner.rates == pytest.approx([0.5**step for step in range(7)])
-    assert [metrics["tokens"] for metrics in role.metrics] == [3, 3, 1]
-    assert [metrics["learning_rate"] for metrics in role.metrics] == pytest.approx([0.5**2, 0.5**5, 0.5**6])
+    assert [metrics["tokens"] for metrics in chief.metrics] == [3, 3, 1]
+    assert [metrics["learning_rate"] for metrics in chief.metrics] == pytest.approx([0.5**2, 0.5**5, 0.5**6])
 
 
 def test_a_plan_counts_the_time_of_steps_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,18 +91,15 @@ def test_a_plan_counts_the_time_of_steps_alone(monkeypatch: pytest.MonkeyPatch) 
             self.traces += self.step == 1
             return super().train_step(stop)
 
-    class SlowWorker(Worker):
-        def warm_up(self) -> None:
-            now[0] += 100
-
-        def validate(self) -> None:
-            now[0] += 50
+    def wait(seconds: float) -> None:
+        now[0] += seconds
 
     monkeypatch.setattr("seq2seq_chat.training.loop.time", SimpleNamespace(monotonic=lambda: now[0]))
     learner: Any = TimedLearner()
     plan = MagicMock(is_first=True, is_due=lambda step: step == 3, fit=lambda *_: settings)
     state = TrainingState(learner, Schedule(settings), Meter(sampled=False))
-    assert Trainer(state, SlowWorker(MagicMock()), MagicMock(), plan=plan).train() is None
+    chief = MagicMock(warm_up=lambda: wait(100), validate=lambda: wait(50))
+    assert Trainer(state, chief, MagicMock(), plan=plan).train() is None
     assert plan.add_step.call_args_list == [call(1.0)] * 5
     assert plan.validation_seconds == 50
 
@@ -120,7 +117,7 @@ def test_a_signal_at_the_step_that_stops_early_does_not_interrupt() -> None:
     """The chief exits with status 0 then, and so must the other workers."""
     settings, learner = Training(steps=50, validate_every=1, early_stopping=1), FakeLearner(stop=1.0)
     state = TrainingState(learner, Schedule(settings), Meter(sampled=False))  # type: ignore[arg-type]
-    assert Trainer(state, Recorder(learner), MagicMock(), StoppedEarly()).train() is None
+    assert Trainer(state, None, MagicMock(), StoppedEarly()).train() is None
     assert learner.step == 1
 
 

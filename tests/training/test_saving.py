@@ -232,7 +232,7 @@ with Run({str(run_copy)!r}).lock():
 def test_old_checkpoints_are_deleted_but_never_the_newest_valid_ones(tmp_path: Path) -> None:
     """Those of steps 30 and 40 were damaged, so training resumed at 20; until it gets there, they do not count."""
     run, learner = Run(tmp_path), MagicMock(variables=[tf.Variable([1.0], name="w")], loss_scale_variables=[])
-    learner.sampler_state = {}
+    learner.batches.state = {}
     (tmp_path / "config.json").touch()
     (tmp_path / "checkpoints").mkdir()
     for step in (10, 20, 30, 40):

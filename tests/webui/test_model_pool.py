@@ -48,7 +48,7 @@ class FakeBot:
             raise UserError("no such lexicon")
         return [Reply(f"{self.name}:{text.upper()}", [], ["word"], [], 0.0) for text in texts]
 
-    def joint_searches(self, decoding: Decoding, limit: int) -> FakeSearches:
+    def joint_searches(self, limit: int) -> FakeSearches:
         self.searches = FakeSearches()
         return self.searches
 

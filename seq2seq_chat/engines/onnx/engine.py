@@ -21,7 +21,7 @@ from seq2seq_chat.engines.onnx.manifest import (
     ExportedModelError,
     read_manifest,
 )
-from seq2seq_chat.engines.scorer import StepScorer
+from seq2seq_chat.engines.scorer import StepEngine
 from seq2seq_chat.runs.run import MODEL_FILE
 from seq2seq_chat.search.batches import ReplySearch
 from seq2seq_chat.search.engine import ALTERNATIVES, NEG_INF, Block, BlockRequest, Rows, StepOutput, StepRequest
@@ -73,7 +73,6 @@ class OnnxModel:
         outputs = {output.name for output in self._step.get_outputs()}
         self.has_top_k, self.has_attention = "top_words" in outputs, "attention" in outputs
         self.vocabulary_size = int(manifest["vocabulary_size"])  # of the target
-        self.step_number = int(manifest["step"])  # training steps of the weights
 
     @classmethod
     def open(cls, folder: Path) -> OnnxModel:
@@ -198,22 +197,16 @@ def open_session(graph: Path | bytes, manifest: Mapping[str, Any]) -> onnxruntim
         raise ExportedModelError(message) from error
 
 
-class OnnxEngine:
+class OnnxEngine(StepEngine):
     """Searches and scores with the graphs of a model.
 
     Args:
-        model: The graphs.
-        config: Its architecture.
         is_exported: Whether it has left its run, so that there is no dynamic decoder to use instead.
     """
 
     def __init__(self, model: OnnxModel, config: Model, is_exported: bool = True) -> None:
-        self.model, self._config, self._is_exported = model, config, is_exported
-
-    @property
-    def steps(self) -> OnnxEngine:
-        """Computes the steps of searches."""
-        return self
+        super().__init__(config, model.has_attention)
+        self.model, self._is_exported = model, is_exported
 
     def start(self, source: np.ndarray, lengths: np.ndarray) -> Rows:
         """See :class:`Engine`."""
@@ -238,13 +231,7 @@ class OnnxEngine:
         """Return the search with the given settings, without reranking. Raises UserError for the dynamic decoder."""
         if decoding.unrolling == "dynamic" and not self._is_exported:
             raise UserError("decoding.unrolling dynamic needs TensorFlow; start with --engine tensorflow")
-        source_steps = self._config.encoder_steps if self.model.has_attention else 0
-        return ReplySearch(self, decoding, self._config.decoder_steps, source_steps)
-
-    @property
-    def sample_scorer(self) -> StepScorer:
-        """Scores samples, and counts correct tokens."""
-        return StepScorer(self)
+        return super().search(decoding)
 
     def fingerprint(self) -> str:
         """SHA-256 in hex of the weights, or of ``model.json``, which holds the checksums of exported graphs."""

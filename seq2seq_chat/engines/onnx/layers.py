@@ -35,7 +35,6 @@ class OnnxGraph:
     """A graph under construction.
 
     Args:
-        name: The name of the graph.
         parent: The graph that this one is the body of a loop of: it keeps the constants of both.
     """
 

@@ -105,7 +105,6 @@ def encoder_graph(config: Model, arrays: Mapping[str, np.ndarray], weights: Weig
     """Source ids and lengths → the decoder's state before the first word, and its memory.
 
     Args:
-        config: The architecture.
         arrays: The variables by name.
         weights: How matrices are stored.
     """

@@ -32,8 +32,6 @@ class Scorer:
 
     Args:
         model: its variables may change between calls.
-        micro_batches: number of micro-batches per batch.
-        max_rows: maximum number of samples per batch.
         count_correct: whether to count the tokens that the model predicts correctly.
     """
 
@@ -51,7 +49,6 @@ class Scorer:
         """Score samples of a dataset: (positions of the samples in ``indices``, batch, scores) for each batch.
 
         Args:
-            dataset: the samples.
             buckets: step limits, the model's own last.
             reverse: whether the encoder reads the last word first.
             indices: numbers of the samples to score, [n]; None for all.
@@ -80,13 +77,13 @@ class Scorer:
         return -nats
 
     def _score(self, *batch: tf.Tensor) -> Scores:
-        micro_batches = split_batch(Batch(*batch), self._micro_batches)
+        micro_batches = split_batch(batch, self._micro_batches)
         with using_padded_copies(weight.matrix for weight in self._model.weights_of_steps):
             scores = [self._score_micro_batch(*tensors) for _, tensors in micro_batches]
         if len(scores) == 1:
             return scores[0]
         losses, nats, correct = zip(*scores, strict=True)
-        return Scores(Loss.total(losses), tf.concat(nats, axis=0), tf.concat(correct, axis=0))
+        return Scores(Loss(*map(tf.add_n, zip(*losses, strict=True))), tf.concat(nats, 0), tf.concat(correct, 0))
 
     def _score_micro_batch(
         self, source: tf.Tensor, source_lengths: tf.Tensor, target: tf.Tensor, target_lengths: tf.Tensor

@@ -36,7 +36,6 @@ class GraphSearch:
 
     Args:
         model: its variables may change between calls, as in training.
-        decoding: the settings of the search.
         adjustable: whether each call can have other ones, for which the graph must have more operations.
         weights: what :meth:`Seq2Seq.search_weights` returns, to search faster while variables do not change.
 

@@ -145,15 +145,11 @@ def _render(run: Run, model: str, assets: Assets) -> str:
 
 def _styles(page: str, markup: str, assets: Assets) -> str:
     """The rules of Bootstrap and of our style sheets for the classes in HTML and scripts."""
-    ours = [
-        "style.css",
-        "attention.css",
-        *{"chat": ["chat.css"], "translate": ["translate.css"], "write": ["translate.css", "write.css"]}.get(page, []),
-    ]
+    ours = {"chat": ["chat.css"], "translate": ["translate.css"], "write": ["translate.css", "write.css"]}[page]
     names = {*re.findall(r"[\w-]+", markup), *SHOWN_CLASSES}
     files = [
         assets.bootstrap / "css" / "bootstrap.min.css",
-        *(assets.static / name for name in ours),
+        *(assets.static / name for name in ("style.css", "attention.css", *ours)),
         _PAGE / "layout.css",
     ]
     return "\n".join(used_rules(_read(file), names) for file in files)

@@ -50,7 +50,6 @@ def pack_model(trained: TrainedModel, config: Config, about: Mapping[str, Any], 
 
     Args:
         trained: Its matrices are rounded to 8-bit integers.
-        config: The configuration of the run.
         about: What the page shows of the model, as JSON.
         name: Names the run in error messages.
 

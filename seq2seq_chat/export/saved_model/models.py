@@ -41,9 +41,7 @@ class ReplyModel(tf.Module):
     """The contents of a SavedModel: a model that replies to strings with strings.
 
     Args:
-        model: The trained model.
         folder: The folder with the vocabulary files, which are copied into the SavedModel.
-        config: The configuration of the run.
         searches: Decoding settings by signature name.
     """
 
@@ -171,7 +169,6 @@ class TextModel(tf.Module):
     """The contents of a SavedModel: a language model that continues a string, and scores one.
 
     Args:
-        engine: The engine of the trained model.
         codec: The codec that the model was trained with.
         folder: The folder with the vocabulary file, which is copied into the SavedModel.
         decoding: Whether unknown tokens are allowed.

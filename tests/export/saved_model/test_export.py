@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from seq2seq_chat.chat.chatbot import Chatbot
 from seq2seq_chat.config import Config, Decoding
-from seq2seq_chat.decoding.search import PartialHypotheses
+from seq2seq_chat.decoding.search import SearchInputs
 from seq2seq_chat.export.saved_model.export import export_saved_model, exported_searches
 from seq2seq_chat.export.saved_model.models import ReplyModel
 from seq2seq_chat.search.engine import NEG_INF, Hypotheses
@@ -207,7 +207,8 @@ def test_a_hypothesis_that_does_not_exist_has_no_text(tmp_path: Path) -> None:
 
     class Search:
         def search(self, source: tf.Tensor, lengths: tf.Tensor) -> Hypotheses:
-            partial = PartialHypotheses.empty(tf.fill([tf.shape(source)[0], 1], NEG_INF), 6, 8)
+            inputs = SearchInputs(lambda *_: None, state=(), memory=(), steps=6, source_steps=8)
+            partial = inputs.no_words(tf.fill([tf.shape(source)[0], 1], NEG_INF))
             none = partial.completed(partial.hypotheses, 8)
             return none._replace(words=none.words + 5, lengths=none.lengths + 3)
 

@@ -1,4 +1,4 @@
-// Tokenizers: text to tokens and back, as in seq2seq_chat/data/tokenizers.
+// Tokenizers: text to tokens and back, as in seq2seq_chat/text/tokenizers.
 import { SubwordTokenizer } from "./subword_tokenizer.js";
 import { UnicodeTokenizer } from "./unicode_tokenizer.js";
 import { SURROGATES, attachMarks, splitWords } from "./text.js";
@@ -24,14 +24,10 @@ class EnglishCharacterTokenizer extends EnglishTokenizer {
   }
 }
 
-class ThesisTokenizer {
+class ThesisTokenizer extends EnglishTokenizer {
   encode(text) {
     const valid = splitWords(text).filter((word) => !/[^a-zA-Z0-9.,!?]/.test(word));
     return valid.flatMap((word) => word.match(/[a-zA-Z0-9]+|[.,!?]/g));
-  }
-
-  decode(tokens) {
-    return attachMarks(tokens);
   }
 }
 
