@@ -134,11 +134,7 @@ class ChatQuestion:
 def reply_events(question: ChatQuestion, stream: ReplyStream, text: str | None, timeout: float) -> Iterator[str]:
     """Server-sent events: ``text`` for the reply so far, whenever it changes, and then ``reply`` or ``error``.
 
-    Args:
-        question: What the reply is for.
-        stream: Its growing text.
-        text: The first one of the stream.
-        timeout: Seconds without news after which it fails.
+    ``text`` is the first of the stream; it fails after ``timeout`` seconds without another.
     """
     shown = ""
     try:

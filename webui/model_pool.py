@@ -21,9 +21,9 @@ from seq2seq_chat.config import Decoding
 from seq2seq_chat.runs.run import Run, RunError
 from seq2seq_chat.system.hardware import AUTO, EngineOptions
 from webui.limits import Limits
-from webui.metrics import Metrics
 from webui.model_stream import ModelStream
 from webui.model_worker import Answer, ChatJob, ChatMessage, Job, ModelWorker, ReplyStream, ServerBusy
+from webui.monitoring import Metrics
 from webui.run_registry import weights_version
 
 VERSION_TTL = 0.25  # seconds for which the version of a run's weights is cached
@@ -88,7 +88,7 @@ class ModelPool:
     def loaded(self) -> list[str]:
         """The names of models that are loaded or loading, least recently used first."""
         with self._lock:
-            return [worker.name for worker in self._workers.values() if worker.is_open]
+            return [worker.name for worker in self._workers.values() if worker.is_alive()]
 
     def close(self, timeout: float = 10.0) -> None:
         """Reply to all queued utterances and release all models."""

@@ -22,8 +22,8 @@ from seq2seq_chat.search.batches import random_seed
 from seq2seq_chat.search.joint import JointSearches
 from seq2seq_chat.system.errors import UserError
 from webui.limits import Limits
-from webui.metrics import Metrics
 from webui.model_stream import ModelStream, Stream
+from webui.monitoring import Metrics
 
 logger = logging.getLogger(__name__)
 
@@ -152,16 +152,12 @@ class ModelWorker(threading.Thread):
             self._closed = True
             self._changed.notify()
 
-    @property
-    def is_open(self) -> bool:
-        """Whether the worker accepts utterances."""
-        return not self._closed and self.is_alive()
-
     def run(self) -> None:
         """Load the model and reply until closed."""
         with self._permits:
-            if self._is_abandoned():
-                return
+            with self._changed:
+                if self._closed and all(job.future.cancelled() for job in self._queue):  # nobody waits for it any more
+                    return
             try:
                 self._serve_queue()
             except UserError as error:
@@ -171,11 +167,6 @@ class ModelWorker(threading.Thread):
                 cause = "there is not enough memory" if isinstance(error, MemoryError) else "see the server's log"
                 self._fail_queue(ModelUnavailable(f"Could not load the model; {cause}."))
             release_memory()
-
-    def _is_abandoned(self) -> bool:
-        """Whether nobody waits for the model any more: it is closed, and all jobs were cancelled."""
-        with self._changed:
-            return self._closed and all(job.future.cancelled() for job in self._queue)
 
     def _serve_queue(self) -> None:
         model = self._load()
