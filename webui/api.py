@@ -5,30 +5,30 @@ from __future__ import annotations
 import json
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from pathlib import Path
 from typing import Any, TypeVar
 
 from flask import Blueprint, Response, current_app, request
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from werkzeug.exceptions import HTTPException
 
 from seq2seq_chat import __version__
 from seq2seq_chat.chat.generator import GeneratedToken, Generator
-from seq2seq_chat.config import Config, ConfigError, override_decoding
-from seq2seq_chat.runs.run import Run
+from seq2seq_chat.config import override_decoding
 from seq2seq_chat.search.batches import random_seed
 from seq2seq_chat.system.errors import MissingPackage, UserError
 from seq2seq_chat.system.files import is_disk_full
 from seq2seq_chat.text.vocabulary import VocabularyError
 from webui.app_state import get_state
-from webui.chat_answers import ChatQuestion, read_first, reply_events, send_parts, stream_response
+from webui.chat_answers import ChatQuestion, find_run, read_first, reply_events, send_parts, stream_response
 from webui.model_stream import ModelStream
 from webui.model_worker import Answer, ModelUnavailable, ServerBusy
 from webui.openapi import EVENTS, LINES, Operation, openapi_document
 from webui.run_details import RunList, RunPage, run_details, run_summary
-from webui.run_registry import NotFoundError, check_step, find_weights, strip_paths
+from webui.run_registry import NotFoundError, check_step, strip_paths
 from webui.schemas import (
     ChatReplies,
     ChatReply,
@@ -60,9 +60,9 @@ def chat() -> Response:
     """Reply to an utterance, or to several at once."""
     state, body = get_state(), read_body(ChatRequest)
     if isinstance(body.text, str):
-        question = _question(body)
+        question = ChatQuestion(body)
         return json_response(question.reply(wait_for_answer(question.send(state.pool.submit))))
-    questions = [_question(body.model_copy(update={"text": text})) for text in body.text]
+    questions = [ChatQuestion(body.model_copy(update={"text": text})) for text in body.text]
     replies = []
     for question, future in queue_all(questions, _send):
         try:
@@ -140,7 +140,7 @@ def chat_stream() -> Response:
     state, body = get_state(), read_body(ChatRequest)
     if not isinstance(body.text, str):
         raise InvalidRequest("text: only one text can be streamed; use /api/chat for several.")
-    question = _question(body)
+    question = ChatQuestion(body)
     stream = question.send(state.pool.stream)
     first = read_first(stream, state.limits.timeout)
     events = reply_events(question, stream, first, state.limits.timeout)
@@ -173,10 +173,9 @@ def generate() -> Response:
         end.update(step=generator.step, warnings=generator.notes(body.prompt))
         return generator.explained_stream(body.prompt, body.length, decoding, seed)
 
-    weights = find_weights(run, body.snapshot, body.step)
     return stream_response(
         run,
-        weights,
+        body,
         ModelStream(Generator, blocks),
         text_block,
         lambda: end | {"seconds": round(time.perf_counter() - start, 4)},
@@ -218,7 +217,7 @@ def health() -> Response:
 @Operation("metrics", "The metrics in the text format of Prometheus", (), media_type="text/plain")
 def metrics() -> Response:
     """Requests, queue, seconds to the first word, words and models, for monitoring."""
-    return get_state().pool.metrics.text()
+    return Response(generate_latest(get_state().pool.metrics.registry), content_type=CONTENT_TYPE_LATEST)
 
 
 def error_response(message: str, status: int, retry_after: int | None = None) -> Response:
@@ -270,31 +269,6 @@ MESSAGE_OF_STATUS = {
     405: "Method not allowed.",
     413: "The request body is too large.",
 }
-
-
-def _question(body: ChatRequest) -> ChatQuestion:
-    """The question of a request."""
-    run, config = find_run(body.run)
-    check_task(run, config, body.history)
-    return ChatQuestion(get_state(), body, run, config)
-
-
-def find_run(name: str) -> tuple[Run, Config]:
-    """A run and its configuration. Raises NotFoundError, RunError, and ModelUnavailable if it is invalid."""
-    registry = get_state().registry
-    run = registry.find(name)
-    try:
-        return run, registry.config(run)
-    except ConfigError as error:
-        raise ModelUnavailable(str(error)) from error
-
-
-def check_task(run: Run, config: Config, history: Sequence[str] = ()) -> None:
-    """Raise InvalidRequest if a run does not reply, or not with a history."""
-    if config.task == "language_model":
-        raise InvalidRequest(f"run {run.name} is a language model and does not reply; choose another or /api/generate.")
-    if config.task == "translation" and history:
-        raise InvalidRequest("history: a translation has no earlier turns; leave it out.")
 
 
 def read_body(model: type[Request], example: str = '{"run": "latest", "text": "hello"}') -> Request:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import TimeoutError as FutureTimeout
 from pathlib import Path
 from typing import Any, TypeVar
@@ -12,16 +12,16 @@ from typing import Any, TypeVar
 from flask import Response, request
 
 from seq2seq_chat.chat.replies import notes
-from seq2seq_chat.config import Config, Decoding, unused_settings
+from seq2seq_chat.config import Config, ConfigError, Decoding, unused_settings
 from seq2seq_chat.runs.run import Run, RunError
 from seq2seq_chat.search.batches import random_seed
 from seq2seq_chat.system.errors import UserError
-from webui.app_state import AppState, get_state
+from webui.app_state import get_state
 from webui.decoding_options import requested_decoding
 from webui.model_stream import Block, ModelStream, Part, Stream, server_sent_event
-from webui.model_worker import STREAM_FAILED, TOO_SLOW, Answer, ChatMessage, ModelUnavailable, ReplyStream, ServerBusy
+from webui.model_worker import STREAM_FAILED, Answer, ChatMessage, ModelUnavailable, ReplyStream, ServerBusy
 from webui.run_registry import NotFoundError, check_step, find_weights, strip_paths
-from webui.schemas import ChatRequest, InvalidRequest, chat_reply, recent_turns
+from webui.schemas import ChatRequest, GenerateRequest, InvalidRequest, recent_turns
 
 Result = TypeVar("Result")
 
@@ -29,18 +29,40 @@ SINGLE_TURN = "history: ignored, as this model reads a single turn (data.context
 """Pages do not show it, as they send the whole conversation to every model."""
 
 
+def find_run(name: str) -> tuple[Run, Config]:
+    """A run and its configuration. Raises NotFoundError, RunError, and ModelUnavailable if it is invalid."""
+    registry = get_state().registry
+    run = registry.find(name)
+    try:
+        return run, registry.config(run)
+    except ConfigError as error:
+        raise ModelUnavailable(str(error)) from error
+
+
+def check_task(run: Run, config: Config, history: Sequence[str] = ()) -> None:
+    """Raise InvalidRequest if a run does not reply, or not with a history."""
+    if config.task == "language_model":
+        raise InvalidRequest(f"run {run.name} is a language model and does not reply; choose another or /api/generate.")
+    if config.task == "translation" and history:
+        raise InvalidRequest("history: a translation has no earlier turns; leave it out.")
+
+
 class ChatQuestion:
     """A request for a reply, and the model that it is for.
 
     Raises:
+        NotFoundError, RunError, ModelUnavailable: See :func:`find_run`.
+        InvalidRequest: See :func:`check_task`.
         ConfigError: The decoding settings are invalid.
     """
 
-    def __init__(self, state: AppState, body: ChatRequest, run: Run, config: Config) -> None:
+    def __init__(self, body: ChatRequest) -> None:
         self._started = time.perf_counter()
-        self._state, self._body, self._run, self._config = state, body, run, config
-        self._decoding = requested_decoding(config, body.decoding, state.limits)
-        self._history = recent_turns(body.history, state.limits)
+        self._body, self._registry, limits = body, get_state().registry, get_state().limits
+        self._run, self._config = find_run(body.run)
+        check_task(self._run, self._config, body.history)
+        self._decoding = requested_decoding(self._config, body.decoding, limits)
+        self._history = recent_turns(body.history, limits)
         self._seed = random_seed(self._decoding)
         self.text = str(body.text)
         self._prefix = body.prefix if isinstance(body.prefix, str) else tuple(body.prefix)
@@ -67,17 +89,29 @@ class ChatQuestion:
         Raises:
             NotFoundError: The weights are not those of the requested step.
         """
-        body, run = self._body, self._run
-        check_step(run, body.step, answer.step)
-        warnings = [*answer.warnings, *self._newly_unused(), *notes(answer.reply)]
+        body, reply = self._body, answer.reply
+        check_step(self._run, body.step, answer.step)
+        warnings = [*answer.warnings, *self._newly_unused(), *notes(reply)]
         count = len(self._history)
         if count < min(len(body.history), self._config.data.context_turns - 1):
             warnings.append(f"the conversation is too long; only its last {count} turns were sent to the model")
         if body.history and self._config.data.context_turns == 1:
             warnings.append(SINGLE_TURN)
-        seed = self._seed if self._decoding.method == "sample" else None
-        seconds = time.perf_counter() - self._started
-        return chat_reply(answer, run.path.name, seed, [self.public(warning) for warning in warnings], seconds)
+        best = reply.hypotheses[0] if reply.hypotheses else None
+        return {
+            "reply": reply.text,
+            "alternatives": [{"text": h.text, "score": round(h.score, 4)} for h in reply.hypotheses],
+            "unknown_words": reply.unknown_words,
+            "attention": [[round(weight, 4) for weight in row] for row in best.attention] if best else [],
+            "source_words": reply.source_words,
+            "reply_words": best.words if best else [],
+            "ended": best.ended if best else None,
+            "seconds": round(time.perf_counter() - self._started, 4),
+            "step": answer.step,
+            "run": self._run.path.name,
+            "seed": self._seed if self._decoding.method == "sample" else None,
+            "warnings": [self.public(warning) for warning in warnings],
+        }
 
     @property
     def only_grows(self) -> bool:
@@ -94,17 +128,13 @@ class ChatQuestion:
 
     def public(self, message: str) -> str:
         """A message without paths of the server."""
-        return strip_paths(message, self._state.registry.results, Path.cwd())
+        return strip_paths(message, self._registry.results, Path.cwd())
 
 
 def reply_events(question: ChatQuestion, stream: ReplyStream, text: str | None, timeout: float) -> Iterator[str]:
     """Server-sent events: ``text`` for the reply so far, whenever it changes, and then ``reply`` or ``error``.
 
-    Args:
-        question: What the reply is for.
-        stream: Its growing text.
-        text: The first one of the stream.
-        timeout: Seconds without news after which it fails.
+    ``text`` is the first of the stream; it fails after ``timeout`` seconds without another.
     """
     shown = ""
     try:
@@ -114,13 +144,12 @@ def reply_events(question: ChatQuestion, stream: ReplyStream, text: str | None, 
             shown, text = text, stream.read(timeout)
         yield server_sent_event("reply", question.reply(stream.future.result()))
     except (FutureTimeout, UserError) as error:
-        message = TOO_SLOW if isinstance(error, FutureTimeout) else question.public(str(error))
-        yield server_sent_event("error", {"error": message})
+        yield server_sent_event("error", {"error": question.public(str(error))})
 
 
 def stream_response(
     run: Run,
-    snapshot: str | None,
+    body: ChatRequest | GenerateRequest,
     stream: ModelStream[Block],
     to_json: Callable[[Block], dict[str, Any]],
     end: Callable[[], dict[str, Any]] | None = None,
@@ -131,7 +160,7 @@ def stream_response(
 
     Args:
         run: The run.
-        snapshot: Name of the weights; None for the newest.
+        body: The request, which names the weights.
         stream: What to compute.
         to_json: The line of a block.
         end: The line after the last block.
@@ -143,7 +172,7 @@ def stream_response(
     """
     timeout = get_state().limits.timeout
     try:
-        get_state().pool.queue(run, snapshot, stream)
+        get_state().pool.queue(run, find_weights(run, body.snapshot, body.step), stream)
     except RunError as error:
         raise NotFoundError(str(error)) from error
     first = read_first(stream, timeout)
@@ -154,7 +183,7 @@ def stream_response(
             try:
                 block = stream.read(timeout)
             except (FutureTimeout, UserError) as error:
-                yield {"error": TOO_SLOW if isinstance(error, FutureTimeout) else STREAM_FAILED}
+                yield {"error": str(error) if isinstance(error, FutureTimeout) else STREAM_FAILED}
                 return
         if end is not None:
             yield end()

@@ -25,8 +25,9 @@ from seq2seq_chat.report.votes.evaluation import (
 )
 from seq2seq_chat.report.votes.statistics import EvaluationStatistics, HiddenSystem, vote_statistics
 from seq2seq_chat.system.errors import UserError, explain_missing_packages
-from webui.api import check_task, find_run, json_response, queue_all, read_body, wait_for_answer
+from webui.api import json_response, queue_all, read_body, wait_for_answer
 from webui.app_state import get_state
+from webui.chat_answers import check_task, find_run
 from webui.decoding_options import single_reply
 from webui.model_worker import Answer, ChatMessage
 from webui.openapi import Operation

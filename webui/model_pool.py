@@ -21,9 +21,9 @@ from seq2seq_chat.config import Decoding
 from seq2seq_chat.runs.run import Run, RunError
 from seq2seq_chat.system.hardware import AUTO, EngineOptions
 from webui.limits import Limits
-from webui.metrics import Metrics
 from webui.model_stream import ModelStream
 from webui.model_worker import Answer, ChatJob, ChatMessage, Job, ModelWorker, ReplyStream, ServerBusy
+from webui.monitoring import Metrics
 from webui.run_registry import weights_version
 
 VERSION_TTL = 0.25  # seconds for which the version of a run's weights is cached
@@ -61,26 +61,34 @@ class ModelPool:
     def queue(self, run: Run, snapshot: str | None, job: Job) -> None:
         """Queue an utterance, a text or a search; see :meth:`submit`."""
         version = self._version(run, snapshot)
-        model_type = job.model_type if isinstance(job, ModelStream) else Chatbot
+        key = (str(run.path), snapshot)
         with self._lock:
             if self._pending >= self.limits.max_queued_total:
                 raise ServerBusy("The server is busy. Please try again in a moment.")
-            key = (str(run.path), snapshot)
-            loaded = self._workers.get(key)
-            if loaded is not None and loaded.version != version:  # perhaps newer, loaded for another request
+            worker = self._workers.get(key)
+            if worker is not None and worker.version != version:  # perhaps newer, loaded for another request
                 version = self._version(run, snapshot)
-            worker = self._open_worker(key, version)
-            if worker is None or not worker.submit(job):
+            if worker is None or worker.version != version or not worker.submit(job):
+                if worker is not None:
+                    worker.close()
+                model_type = job.model_type if isinstance(job, ModelStream) else Chatbot
                 name = f"{run.path.name} ({snapshot or 'latest'})"
                 load = functools.partial(load_model, model_type, run, snapshot, self._engine)
-                self._start(key, ModelWorker(name, load, version, self._permits, self.limits, self.metrics), job)
+                worker = ModelWorker(name, load, version, self._permits, self.limits, self.metrics)
+                worker.submit(job)  # before the start: if the model cannot be loaded, its jobs fail and it is closed
+                worker.start()
+                self._workers[key] = worker
+            self._workers.move_to_end(key)
+            while len(self._workers) > self.limits.max_models:
+                _, evicted = self._workers.popitem(last=False)
+                evicted.close()
             self._pending += 1
         job.future.add_done_callback(self._on_done)
 
     def loaded(self) -> list[str]:
         """The names of models that are loaded or loading, least recently used first."""
         with self._lock:
-            return [worker.name for worker in self._workers.values() if worker.is_open]
+            return [worker.name for worker in self._workers.values() if worker.is_alive()]
 
     def close(self, timeout: float = 10.0) -> None:
         """Reply to all queued utterances and release all models."""
@@ -107,32 +115,12 @@ class ModelPool:
         with self._lock:
             self._pending -= 1
 
-    def _open_worker(self, key: tuple[str, str | None], version: tuple[Any, ...]) -> ModelWorker | None:
-        """The worker of a model, which becomes the most recently used one; None if it is closed or has old weights."""
-        worker = self._workers.pop(key, None)
-        if worker is None or worker.version != version or not worker.is_open:
-            if worker is not None:
-                worker.close()
-            return None
-        self._workers[key] = worker
-        return worker
-
-    def _start(self, key: tuple[str, str | None], worker: ModelWorker, job: Job) -> None:
-        """Start a worker with its first job, and close those of the least recently used models."""
-        worker.submit(job)  # before the start: a model that cannot be loaded fails its jobs and closes the worker
-        worker.start()
-        self._workers[key] = worker
-        while len(self._workers) > self.limits.max_models:
-            _, evicted = self._workers.popitem(last=False)
-            evicted.close()
-
 
 def load_model(
     model_type: type[Chatbot] | type[Generator],
     run: Run,
     snapshot: str | None,
     engine: EngineOptions = AUTO,
-    attempts: int = 3,
 ) -> Chatbot | Generator:
     """Load a run's model.
 
@@ -141,11 +129,11 @@ def load_model(
     Raises:
         UserError: All weights are missing or damaged.
     """
-    while True:
-        attempts -= 1
+    for _ in range(2):
         version = weights_version(run, snapshot)
         try:
             return model_type.load(run, snapshot, engine)
         except RunError:
-            if attempts == 0 or weights_version(run, snapshot) == version:
+            if weights_version(run, snapshot) == version:
                 raise
+    return model_type.load(run, snapshot, engine)

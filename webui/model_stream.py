@@ -13,6 +13,7 @@ from typing import Any, Generic, TypeVar
 from seq2seq_chat.chat.chatbot import Chatbot
 from seq2seq_chat.chat.generator import Generator
 
+TOO_SLOW = "The model took too long to continue. Please try again."
 KEEP_ALIVE = ": keep-alive\n\n"
 """A comment; sending it shows whether the reader has left."""
 
@@ -49,7 +50,7 @@ class Stream(Generic[Part]):
         try:
             part = self._parts.get(timeout=timeout)
         except Empty:
-            raise FutureTimeout from None
+            raise FutureTimeout(TOO_SLOW) from None
         if part is None and not self.future.cancelled():
             self.future.result()
         return part

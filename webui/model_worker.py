@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import functools
 import gc
 import logging
 import math
@@ -13,6 +12,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
+from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 from seq2seq_chat.chat.chatbot import Chatbot, Question
@@ -22,14 +22,13 @@ from seq2seq_chat.search.batches import random_seed
 from seq2seq_chat.search.joint import JointSearches
 from seq2seq_chat.system.errors import UserError
 from webui.limits import Limits
-from webui.metrics import Metrics
 from webui.model_stream import ModelStream, Stream
+from webui.monitoring import Metrics
 
 logger = logging.getLogger(__name__)
 
 SECONDS_BETWEEN_TEXTS = 0.05  # of a growing reply; more for many readers, as sending takes time from all of them
 FREQUENT_READERS = 20  # at once, who get texts that often
-TOO_SLOW = "The model took too long to continue. Please try again."
 FAILED = "The model failed on this utterance."
 STREAM_FAILED = "The model failed on this text."
 
@@ -153,16 +152,12 @@ class ModelWorker(threading.Thread):
             self._closed = True
             self._changed.notify()
 
-    @property
-    def is_open(self) -> bool:
-        """Whether the worker accepts utterances."""
-        return not self._closed and self.is_alive()
-
     def run(self) -> None:
         """Load the model and reply until closed."""
         with self._permits:
-            if self._is_abandoned():
-                return
+            with self._changed:
+                if self._closed and all(job.future.cancelled() for job in self._queue):  # nobody waits for it any more
+                    return
             try:
                 self._serve_queue()
             except UserError as error:
@@ -173,18 +168,13 @@ class ModelWorker(threading.Thread):
                 self._fail_queue(ModelUnavailable(f"Could not load the model; {cause}."))
             release_memory()
 
-    def _is_abandoned(self) -> bool:
-        """Whether nobody waits for the model any more: it is closed, and all jobs were cancelled."""
-        with self._changed:
-            return self._closed and all(job.future.cancelled() for job in self._queue)
-
     def _serve_queue(self) -> None:
         model = self._load()
         while (jobs := self._next_jobs()) or self._searches:
             chats = [job for job in jobs if isinstance(job, ChatJob)]
             for decoding, is_streamed in dict.fromkeys((job.decoding, job.is_streamed) for job in chats):
                 group = [job for job in chats if (job.decoding, job.is_streamed) == (decoding, is_streamed)]
-                (self._start_streams if is_streamed else self._reply)(model, decoding, group)
+                self._try(self._start_streams if is_streamed else self._reply, model, decoding, group)
             self._compute(model, [job for job in jobs if isinstance(job, ModelStream)])
             if self._searches:
                 self._text_interval = SECONDS_BETWEEN_TEXTS * max(1.0, len(self._searches) / FREQUENT_READERS)
@@ -204,37 +194,39 @@ class ModelWorker(threading.Thread):
             if running or not jobs:
                 return running
 
-    def _reply(self, bot: Chatbot, decoding: Decoding, jobs: list[ChatJob]) -> None:
+    def _try(self, start: Callable[..., None], bot: Chatbot, decoding: Decoding, jobs: list[ChatJob]) -> None:
+        """Start some jobs together, or else one by one, so that a bad utterance does not fail the others."""
         try:
-            utterances = [job.utterance for job in jobs]
-            texts, histories, seeds, prefixes = map(list, zip(*utterances, strict=True))
-            seeds = [random_seed(decoding) if seed is None else seed for seed in seeds]
-            replies = bot.replies(texts, decoding, histories, seeds, prefixes if any(prefixes) else ())
+            start(bot, decoding, jobs)
         except Exception as error:
-            if len(jobs) > 1:  # retry one by one, so that a bad utterance does not fail the others
-                for job in jobs:
-                    self._reply(bot, decoding, [job])
+            if len(jobs) == 1:
+                jobs[0].future.set_exception(self._logged(error, FAILED))
                 return
-            jobs[0].future.set_exception(self._logged(error, FAILED))
-            return
+            for job in jobs:
+                self._try(start, bot, decoding, [job])
+
+    def _reply(self, bot: Chatbot, decoding: Decoding, jobs: list[ChatJob]) -> None:
+        texts, histories, seeds, prefixes = map(list, zip(*(job.utterance for job in jobs), strict=True))
+        seeds = [random_seed(decoding) if seed is None else seed for seed in seeds]
+        replies = bot.replies(texts, decoding, histories, seeds, prefixes if any(prefixes) else ())
         for job, reply in zip(jobs, replies, strict=True):
             self._answer(bot, job, reply)
 
     def _answer(self, bot: Chatbot, job: ChatJob, reply: Reply) -> None:
         if job.stream is None or not job.stream.has_text:
-            self._metrics.first_word(time.monotonic() - job.submitted)
-        self._metrics.count_words(reply)
+            self._metrics.first_word.observe(time.monotonic() - job.submitted)
+        self._metrics.words.inc(sum(len(hypothesis.words) for hypothesis in reply.hypotheses[:1]))
         unreadable = [] if reply.source_words else [bot.unreadable]
         job.future.set_result(Answer(reply, bot.step, bot.warnings + unreadable))
 
-    def _grow(self, job: ChatJob, text: Callable[[], str]) -> bool:
-        assert job.stream is not None
-        if not job.stream.has_text:
-            self._metrics.first_word(time.monotonic() - job.submitted)
-        return job.stream.grow(text, self._text_interval)
-
     def _start_streams(self, bot: Chatbot, decoding: Decoding, jobs: list[ChatJob]) -> None:
         """Start replies that are read while they grow; they join the searches that are running."""
+
+        def grow(job: ChatJob, text: Callable[[], str]) -> bool:
+            assert job.stream is not None
+            if not job.stream.has_text:
+                self._metrics.first_word.observe(time.monotonic() - job.submitted)
+            return job.stream.grow(text, self._text_interval)
 
         def on_end(job: ChatJob, reply: Reply | Exception) -> None:
             if isinstance(reply, Exception):
@@ -247,17 +239,9 @@ class ModelWorker(threading.Thread):
         questions = []
         for job in jobs:
             text, history, seed, _ = job.utterance
-            grow = functools.partial(self._grow, job)
             seed = random_seed(decoding) if seed is None else seed
-            questions.append(Question(text, history, seed, grow, functools.partial(on_end, job)))
-        try:
-            bot.start_replies(self._searches, questions, decoding)
-        except Exception as error:
-            if len(jobs) > 1:  # one by one, so that a bad utterance does not fail the others
-                for job in jobs:
-                    self._start_streams(bot, decoding, [job])
-                return
-            jobs[0].future.set_exception(self._logged(error, FAILED))
+            questions.append(Question(text, history, seed, partial(grow, job), partial(on_end, job)))
+        bot.start_replies(self._searches, questions, decoding)
 
     def _compute(self, model: Any, streams: list[ModelStream[Any]]) -> None:
         """Compute a block of each stream; those that are not complete are queued again, behind all others."""

@@ -16,10 +16,10 @@ from pydantic import BaseModel, Field
 from seq2seq_chat.config import Config
 from seq2seq_chat.runs.run import LATEST, Run
 from seq2seq_chat.system.errors import UserError
-from webui.api import check_task, error_object, find_run, json_response, queue_all, read_body, wait_for_answer
+from webui.api import error_object, json_response, queue_all, read_body, wait_for_answer
 from webui.app_state import get_state
-from webui.chat_answers import ChatQuestion, read_first, send_parts
-from webui.model_worker import TOO_SLOW, Answer, ReplyStream
+from webui.chat_answers import ChatQuestion, find_run, read_first, send_parts
+from webui.model_worker import Answer, ReplyStream
 from webui.openapi import EVENTS
 from webui.run_registry import NotFoundError, snapshots
 from webui.schemas import ChatRequest, InvalidRequest, Prompt
@@ -117,9 +117,8 @@ def completions() -> Response:
         turns = turns[-1:]
     *history, text = (turn.text for turn in turns)
     request = ChatRequest(run=run.path.name, snapshot=snapshot, text=text, history=history)
-    check_task(run, config, history)
     changes = [{"decoding": body.decoding(config, index)} for index in range(body.n or 1)]
-    questions = [ChatQuestion(state, request.model_copy(update=change), run, config) for change in changes]
+    questions = [ChatQuestion(request.model_copy(update=change)) for change in changes]
     completion = Completion(body, run, questions)
     if body.stream:
         try:
@@ -205,8 +204,7 @@ class Completion:
                 yield self._data({"choices": [], "usage": self._usage(answers)})
             yield "data: [DONE]\n\n"
         except (FutureTimeout, UserError) as error:
-            message = TOO_SLOW if isinstance(error, FutureTimeout) else self.questions[0].public(str(error))
-            yield f"data: {json.dumps({'error': error_object(message, 503)})}\n\n"
+            yield f"data: {json.dumps({'error': error_object(self.questions[0].public(str(error)), 503)})}\n\n"
 
     def _certain(self, text: str) -> str:
         """The beginning of a growing text that is part of the reply in any case."""

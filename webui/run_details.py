@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
+import re
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -240,16 +242,18 @@ def sample_replies(run: runs.Run) -> list[dict[str, Any]]:
 
 def newest_checks(results: Path, name: str) -> dict[str, Any] | None:
     """The results of the newest checks of an experiment; None if it was never checked."""
-    try:
-        folders = sorted((results / "checks").iterdir(), reverse=True)
-    except OSError:
-        return None
-    for folder in folders:
-        time, experiment = folder.name[:20], folder.name[20:]
-        if experiment == name or (experiment.startswith(f"{name}-") and experiment[len(name) + 1 :].isdigit()):
-            checks = _read_checks(folder / "checks.json", results)
-            if checks is not None:
-                return {"time": time.rstrip("_").replace("_", " "), **checks}
+    keys = ("check", "passed", "figure", "threshold", "detail")
+    for file in sorted(results.glob("checks/*/checks.json"), reverse=True):
+        time, experiment = file.parent.name[:20], file.parent.name[20:]
+        if not re.fullmatch(rf"{re.escape(name)}(-\d+)?", experiment):
+            continue
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            content = json.loads(file.read_text(encoding="utf-8")[: 2**20])
+            checks = [{key: check.get(key) for key in keys} for check in content["checks"][:100]]
+            for check in checks:
+                check["detail"] = strip_paths(str(check["detail"] or ""), results)
+            time = time.rstrip("_").replace("_", " ")
+            return {"time": time, "passed": bool(content.get("passed")), "checks": checks}
     return None
 
 
@@ -257,23 +261,7 @@ def report_files(run: runs.Run) -> dict[str, Path]:
     """The figures and pages of a run's reports by their name in the API: the relative path with ``--`` for ``/``."""
     files: dict[str, Path] = {}
     for folder in (run.path, run.path / "report", run.path / "analysis"):
-        try:
-            entries = sorted(folder.iterdir())
-        except OSError:
-            continue
-        for path in entries:
+        for path in sorted(folder.glob("*")):
             if path.suffix in MEDIA_TYPES and path.is_file() and not path.is_symlink() and len(files) < MAX_FILES:
                 files[path.relative_to(run.path).as_posix().replace("/", "--")] = path
     return files
-
-
-def _read_checks(file: Path, results: Path) -> dict[str, Any] | None:
-    try:
-        content = json.loads(file.read_text(encoding="utf-8")[: 2**20])
-        keys = ("check", "passed", "figure", "threshold", "detail")
-        checks = [{key: check.get(key) for key in keys} for check in content["checks"][:100]]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return None
-    for check in checks:
-        check["detail"] = strip_paths(str(check["detail"] or ""), results)
-    return {"passed": bool(content.get("passed")), "checks": checks}

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from seq2seq_chat.config import Config
 from seq2seq_chat.runs.find import NoSuchRun, list_runs, match_run
@@ -96,14 +96,6 @@ class RunRegistry:
         return cached[1]
 
 
-class Changes(NamedTuple):
-    """What has changed since a revision."""
-
-    revision: int
-    runs: list[dict[str, Any]]  # summaries of new and changed runs
-    removed: list[str]  # names of runs
-
-
 class RunWatch:
     """Notices changes of runs, by looking at them at most once an :data:`INTERVAL`, however many readers there are.
 
@@ -119,32 +111,29 @@ class RunWatch:
         self._revision = 0
         self._runs: dict[str, tuple[int, dict[str, Any] | None]] = {}  # revision of the change, None for a removed run
 
-    def changes(self, since: int = 0) -> Changes:
-        """What has changed since a revision; all runs since revision 0."""
+    def changes(self, since: int = 0) -> tuple[int, dict[str, Any]]:
+        """The current revision, and the runs that are new, changed or removed since one; all runs since revision 0."""
         with self._lock:
             if time.monotonic() - self._looked_at >= INTERVAL:
-                self._look()
+                current = {run["name"]: run for run in self._summaries()}
+                revision = self._revision + 1
+                for name in {**self._runs, **current}:
+                    if self._runs.get(name, (0, None))[1] != current.get(name):
+                        self._runs[name] = (revision, current.get(name))
+                        self._revision = revision
                 self._looked_at = time.monotonic()
             newer = {name: run for name, (revision, run) in self._runs.items() if revision > since}
             removed = [name for name, run in newer.items() if run is None]
-            return Changes(self._revision, [run for run in newer.values() if run], removed)
-
-    def _look(self) -> None:
-        current = {run["name"]: run for run in self._summaries()}
-        revision = self._revision + 1
-        for name in {**self._runs, **current}:
-            if self._runs.get(name, (0, None))[1] != current.get(name):
-                self._runs[name] = (revision, current.get(name))
-                self._revision = revision
+            return self._revision, {"runs": [run for run in newer.values() if run], "removed": removed}
 
     def events(self, has_left: Callable[[], bool]) -> Iterator[str]:
         """Server-sent events ``runs`` with all runs at first, and then with what has changed, until nobody reads."""
         revision, sent_at = -1, 0.0
         while not (self.closed.is_set() or has_left()):
-            changes = self.changes(max(revision, 0))
-            if changes.revision != revision:
-                revision, sent_at = changes.revision, time.monotonic()
-                yield server_sent_event("runs", {"runs": changes.runs, "removed": changes.removed})
+            newest, changes = self.changes(max(revision, 0))
+            if newest != revision:
+                revision, sent_at = newest, time.monotonic()
+                yield server_sent_event("runs", changes)
             elif time.monotonic() - sent_at >= SILENCE:
                 sent_at = time.monotonic()
                 yield KEEP_ALIVE

@@ -23,7 +23,6 @@ from seq2seq_chat.chat.generator import GeneratedToken
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.text.codec import replace_surrogates
 from webui.limits import Limits
-from webui.model_worker import Answer
 
 MAX_NAME_LENGTH = 255
 MAX_TEXTS = 256  # in a request
@@ -243,24 +242,4 @@ def text_block(tokens: list[GeneratedToken]) -> dict[str, Any]:
 
     return {
         "tokens": [{**probability(token), "alternatives": [*map(probability, token.alternatives)]} for token in tokens]
-    }
-
-
-def chat_reply(answer: Answer, run: str, seed: int | None, warnings: list[str], seconds: float) -> dict[str, Any]:
-    """The JSON of a :class:`ChatReply`, with rounded numbers."""
-    reply = answer.reply
-    best = reply.hypotheses[0] if reply.hypotheses else None
-    return {
-        "reply": reply.text,
-        "alternatives": [{"text": h.text, "score": round(h.score, 4)} for h in reply.hypotheses],
-        "unknown_words": reply.unknown_words,
-        "attention": [[round(weight, 4) for weight in row] for row in best.attention] if best else [],
-        "source_words": reply.source_words,
-        "reply_words": best.words if best else [],
-        "ended": best.ended if best else None,
-        "seconds": round(seconds, 4),
-        "step": answer.step,
-        "run": run,
-        "seed": seed,
-        "warnings": warnings,
     }

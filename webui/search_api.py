@@ -17,13 +17,13 @@ from seq2seq_chat.chat.watched_search import WatchedSearch
 from seq2seq_chat.search.records import Expansion, Fate, Node
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.text.codec import replace_surrogates
-from webui.api import check_task, find_run, read_body
+from webui.api import read_body
 from webui.app_state import get_state
-from webui.chat_answers import stream_response
+from webui.chat_answers import check_task, find_run, stream_response
 from webui.decoding_options import requested_decoding
 from webui.model_stream import ModelStream
 from webui.openapi import LINES, Operation
-from webui.run_registry import check_step, find_weights, strip_paths
+from webui.run_registry import check_step, strip_paths
 from webui.schemas import ChatRequest, InvalidRequest, Prompt, recent_turns
 
 DIGITS = 5  # of scores
@@ -177,5 +177,4 @@ def search() -> Response:
             line["warnings"] = [strip_paths(warning, state.registry.results) for warning in line["warnings"]]
         return line
 
-    weights = find_weights(run, body.snapshot, body.step)
-    return stream_response(run, weights, ModelStream(Chatbot, lines), without_paths)
+    return stream_response(run, body, ModelStream(Chatbot, lines), without_paths)

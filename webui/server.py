@@ -32,7 +32,7 @@ from seq2seq_chat.system.signals import handle_signals
 from webui.app import close_app, create_app
 from webui.app_state import get_state
 from webui.limits import Limits
-from webui.request_log import log_requests
+from webui.monitoring import log_requests
 from webui.security import is_local
 
 MIN_HIDDEN_SIZE_FOR_ALL_CORES = 1024

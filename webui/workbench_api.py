@@ -16,9 +16,9 @@ from seq2seq_chat.runs.json_lines import finite_or_null
 from seq2seq_chat.runs.run import Run, snapshot_name
 from seq2seq_chat.runs.summary import add_answer, compare, read_answers, unanswered_steps, write_notes
 from seq2seq_chat.system.errors import UserError
-from webui.api import check_task, find_run, json_response, queue_all, read_body, wait_for_answer
+from webui.api import json_response, queue_all, read_body, wait_for_answer
 from webui.app_state import get_state
-from webui.chat_answers import send_parts
+from webui.chat_answers import check_task, find_run, send_parts
 from webui.decoding_options import single_reply
 from webui.limits import MAX_FOLLOWERS
 from webui.model_worker import ChatMessage, ServerBusy

@@ -468,7 +468,7 @@ def test_timeout(make_client: MakeClient, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_internal_errors_hide_details(make_client: MakeClient, monkeypatch: Any) -> None:
-    monkeypatch.setattr("webui.chat_answers.chat_reply", lambda *_: 1 / 0)
+    monkeypatch.setattr("webui.chat_answers.notes", lambda *_: 1 / 0)
     assert "zero" not in error_of(chat(make_client()), 500)
 
 

@@ -3,6 +3,7 @@
 import functools
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -167,21 +168,44 @@ RECORDS = [
 ]
 
 
-def test_a_record_that_is_not_stored_stays_in_memory(page: Any, shared_server: str) -> None:
+def fill_storage(page: Any) -> None:
     """A full storage fails when the transaction ends, after the request."""
-    open_page(page, shared_server)
-    script = """async () => {
-        const { loadRecord, saveRecord } = await import("/static/js/kept.js");
+    script = """() => {
         const { put } = IDBObjectStore.prototype;
         IDBObjectStore.prototype.put = function (record) {
             const request = put.call(this, record);
             request.addEventListener("success", () => this.transaction.abort());
             return request;
         };
+    }"""
+    page.evaluate(script)
+
+
+def test_a_record_that_is_not_stored_stays_in_memory(page: Any, shared_server: str) -> None:
+    open_page(page, shared_server)
+    fill_storage(page)
+    script = """async () => {
+        const { loadRecord, saveRecord } = await import("/static/js/kept.js");
         const isKept = await saveRecord({ id: "1", kind: "talk", title: "x", changed: "" });
         return [isKept, (await loadRecord("1"))?.title];
     }"""
     assert page.evaluate(script) == [False, "x"]
+
+
+@pytest.mark.parametrize("show", [compared, talked])
+def test_the_file_of_a_page_is_imported(
+    page: Any, shared_server: str, tmp_path: Path, expect: Any, show: Callable[..., Any]
+) -> None:
+    """And what of it is not stored is said."""
+    show(page, shared_server)
+    file = tmp_path / "one.json"
+    file.write_text(download(page, lambda: page.locator("#download-json").dispatch_event("click")), encoding="utf-8")
+    page.locator("#import").set_input_files(file)
+    expect(page.locator("#kept-note")).to_have_text("one.json: 1 conversation imported.")
+    fill_storage(page)
+    page.locator("#import").set_input_files(file)
+    lost = "1 conversation will be lost when this page is closed: the browser's storage is full or disabled."
+    expect(page.locator("#kept-note")).to_have_text(f"one.json: 0 conversations imported. {lost}")
 
 
 def test_two_tabs_keep_what_followed_their_replies(page: Any, shared_server: str) -> None:

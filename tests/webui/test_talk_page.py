@@ -130,8 +130,8 @@ def test_files(page: Any, shared_server: str, expect: Any) -> None:
     )
     turns = "".join(f"**tiny · latest, step 20 · greedy**\n\n> {reply}\n\n" for reply in replies)
     assert markdown == f"# you see *this* ?\n\n**You**\n\n> you see *this* ?\n\n{turns}"
-    talked = json.loads(saved)
-    assert (talked["format"], talked["text"]) == ("seq2seq-chat talk", "you see *this* ?")
+    talked = json.loads(saved)["conversations"][0]["talk"]
+    assert talked["text"] == "you see *this* ?"
     assert talked["replies"] == [{"text": reply, "step": 20} for reply in replies]
     assert talked["models"] == [{"run": "tiny", "snapshot": "latest"}] * 2
 

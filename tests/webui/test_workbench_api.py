@@ -79,8 +79,8 @@ def test_many_readers_share_one_look_at_the_runs(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("webui.run_registry.INTERVAL", 60.0)
     looks = iter([[{"name": "one"}]])
     watch = RunWatch(lambda: next(looks))
-    assert all(watch.changes().runs == [{"name": "one"}] for _ in range(50))
-    assert watch.changes(watch.changes().revision).runs == []
+    assert all(watch.changes() == (1, {"runs": [{"name": "one"}], "removed": []}) for _ in range(50))
+    assert watch.changes(1) == (1, {"runs": [], "removed": []})
 
 
 def test_comparison_of_runs(client: FlaskClient, results: Path) -> None:

@@ -2,11 +2,11 @@
 import { ApiError, streamChat } from "./api.js";
 import { Composer } from "./composer.js";
 import { Conversation, replyOf } from "./conversation.js";
-import { asJson, asMarkdown, asText } from "./conversation_files.js";
+import { asMarkdown, asText } from "./conversation_files.js";
 import { ConversationList } from "./conversation_list.js";
 import { DecodingForm } from "./decoding.js";
-import { byId, copyToClipboard, download, element, timedName } from "./dom.js";
-import { keep, noteMissing, remember, showKept } from "./kept.js";
+import { byId, copyToClipboard, download, element, onEscape, timedName } from "./dom.js";
+import { noteMissing, showKept } from "./kept.js";
 import { linkTo, notRepeatable, offerLink, openedLink } from "./permalink.js";
 import { RunPicker, trainingHint } from "./run_picker.js";
 import { pendingReply, turnElements } from "./turn_view.js";
@@ -14,7 +14,6 @@ import { pendingReply, turnElements } from "./turn_view.js";
 const MAX_HISTORY = 1_000_000; // characters in a request; the server uses fewer, and says so
 const STARTERS = ["Hello!", "How are you?", "Who are you?", "Tell me a joke."];
 
-let conversation = new Conversation();
 let hint = ""; // about the run
 let pending = null; // {turn, controller} of the current request
 const states = new Map(); // of turns by id, as turnElements() expects them
@@ -25,7 +24,8 @@ const composer = new Composer(send);
 const log = byId("log");
 const scroll = byId("scroll");
 const note = byId("note");
-const list = new ConversationList("chat", open, ({ id, title }) => { if (id === conversation.id) conversation.title = title; });
+const list = new ConversationList("chat", open, ({ id, title }) => { if (id === list.id) conversation.title = title; });
+let conversation = new Conversation({ id: list.id });
 const actions = { edit, select, showReply, request: requestReply, copy: copyReply, link: copyLink, history: recentHistory };
 
 function showRun(details) {
@@ -80,19 +80,13 @@ function update(turn) {
   else boxes.delete(turn.id); // another version of an earlier message is shown
   for (const version of conversation.versionsOf(turn)) if (version !== turn) boxes.delete(version.id);
   draw();
-  store();
-}
-
-async function store() {
-  await keep(conversation.record, note);
-  list.draw(conversation.id);
+  list.keep(conversation.record, note);
 }
 
 function open(record, isNext = true) {
   stop();
-  conversation = new Conversation(record);
-  remember(conversation.record, isNext, !conversation.turns.length);
-  list.draw(conversation.id);
+  list.show(record, isNext);
+  conversation = new Conversation({ ...record, id: list.id });
   states.clear();
   boxes.clear();
   log.replaceChildren();
@@ -250,10 +244,8 @@ byId("new").addEventListener("click", () => open({}));
 byId("copy").addEventListener("click", async () => { note.textContent = await copyToClipboard(asText(conversation), "conversation", "Download the conversation instead."); });
 byId("download-text").addEventListener("click", () => download(timedName("conversation", "txt"), "text/plain", asText(conversation)));
 byId("download-markdown").addEventListener("click", () => download(timedName("conversation", "md"), "text/markdown", asMarkdown(conversation)));
-byId("download-json").addEventListener("click", () => download(timedName("conversation", "json"), "application/json", asJson([conversation.record])));
-addEventListener("keydown", (event) => {
-  if (event.key === "Escape" && pending && !document.querySelector(".offcanvas.show, .dropdown-menu.show")) stop();
-});
+byId("download-json").addEventListener("click", () => list.download(conversation.record, "conversation"));
+onEscape(stop);
 byId("starters").append(...STARTERS.map((text) => element("button", { type: "button", class: "btn btn-soft", click: () => send(text) && composer.text.focus() }, text)));
 composer.resize();
 const link = openedLink("reply", isReplyLink, note);

@@ -3,8 +3,8 @@ import { ApiError, chat } from "./api.js";
 import { Composer } from "./composer.js";
 import { DecodingForm, decodingLabel } from "./decoding.js";
 import { ConversationList } from "./conversation_list.js";
-import { byId, copyToClipboard, download, element } from "./dom.js";
-import { keep, newId, noteMissing, remember, showKept, titleOf } from "./kept.js";
+import { byId, copyToClipboard, element, onEscape } from "./dom.js";
+import { newId, noteMissing, showKept, titleOf } from "./kept.js";
 import { labelsOf } from "./labels.js";
 import { errorMessage, replyMessage, typingIndicator, userMessage } from "./messages.js";
 import { RunPicker, isSnapshot, shortName, snapshotLabel, trainingHint } from "./run_picker.js";
@@ -22,7 +22,6 @@ const note = byId("note");
 /** Columns {run, snapshot, task, decoding} and turns {id, time, text, results}, with a result per column: {reply}, {error}, PENDING, STOPPED or null. */
 let columns = [];
 let turns = [];
-let id = newId(); // of the comparison
 const list = new ConversationList("compare", open);
 let pending = null; // the AbortController of the current requests
 const cells = new Map(); // the elements of results, by turn
@@ -66,20 +65,17 @@ function removeColumn(index) {
   draw();
 }
 
-async function save() {
-  await keep({ id, kind: "compare", title: titleOf(turns[0]?.text ?? ""), columns, turns }, note);
-  if (!pending) list.draw(id);
-}
+const content = () => ({ title: titleOf(turns[0]?.text ?? ""), columns, turns });
+
+const save = () => list.keep(content(), note);
 
 /** Show a comparison, or an empty one with the same columns. */
 function open(record, isNext = true) {
   stop();
-  id = record.id ?? newId();
+  list.show(record, isNext);
   columns = record.columns ?? columns;
   turns = (record.turns ?? []).map(({ results, ...turn }) => ({ ...turn, results: results.map((result) => (result === PENDING ? STOPPED : result)) }));
-  remember({ id, kind: "compare" }, isNext, !record.id);
   cells.clear();
-  list.draw(id);
   draw();
 }
 
@@ -210,11 +206,9 @@ byId("new").addEventListener("click", () => {
   composer.text.focus();
 });
 byId("stop").addEventListener("click", stop);
-addEventListener("keydown", (event) => {
-  if (event.key === "Escape" && !document.querySelector(".offcanvas.show, .dropdown-menu.show")) stop();
-});
+onEscape(stop);
 byId("copy").addEventListener("click", async () => { note.textContent = await copyToClipboard(asText(), "comparison", "Download the comparison instead."); });
-byId("download-json").addEventListener("click", () => download("comparison.json", "application/json", JSON.stringify({ columns, turns }, null, 2)));
+byId("download-json").addEventListener("click", () => list.download(content(), "comparison"));
 
 draw();
 await showKept("compare", open);

@@ -76,7 +76,7 @@ function isComparison({ columns, turns }) {
   return isListOf(isColumn)(columns) && isListOf(({ id, text, results }) => isString(id) && isString(text) && results.length === columns.length && isListOf(isResult)(results))(turns);
 }
 
-/** Whether a value is a conversation of models, as in talk_record.js. */
+/** Whether a value is a conversation of models, as in talk.js. */
 export function isTalk({ models, decoding, seed, text, replies }) {
   return models.length === 2 && models.every(isModel) && isDecoding(decoding) && Number.isInteger(seed) && isString(text)
     && replies.every((reply) => isString(reply.text) && (reply.step === null || Number.isInteger(reply.step)));

@@ -1,7 +1,7 @@
 // The panel with all that this browser keeps: find, open, rename, delete, download, import.
 import { asJson, fromJson } from "./conversation_files.js";
 import { byId, counted, download, element, timeAgo, timedName } from "./dom.js";
-import { KINDS, allRecords, deleteRecord, forgetAll, pathTo, saveRecord } from "./kept.js";
+import { KINDS, allRecords, deleteRecord, forgetAll, keep, newId, pathTo, remember, saveRecord } from "./kept.js";
 import { matches } from "./select_search.js";
 
 const TEXTS = new Set(["title", "text", "reply", "prompt", "source"]);
@@ -20,7 +20,7 @@ export class ConversationList {
    * after the change.
    */
   constructor(kind, onOpen, onRename = () => {}) {
-    Object.assign(this, { kind, onOpen, onRename });
+    Object.assign(this, { kind, onOpen, onRename, id: newId() }); // the id of what the page shows
     this.panel = byId("kept");
     this.note = byId("kept-note");
     this.panel.addEventListener("show.bs.offcanvas", () => {
@@ -39,9 +39,27 @@ export class ConversationList {
     byId("delete-all").addEventListener("click", async () => this.remove(await allRecords()));
   }
 
-  /** Update the list, if it can be seen; the record with this id is the current one. */
-  async draw(current = this.current) {
-    this.current = current;
+  /** Name a record in the address, {} for an empty page, and in the list; see `remember` in kept.js. */
+  show({ id }, isNext = true) {
+    this.id = id ?? newId();
+    remember(this, isNext, !id);
+    this.draw();
+  }
+
+  /** Keep what the page shows; `content` is the record without its id and kind. */
+  async keep(content, note) {
+    await keep({ ...content, id: this.id, kind: this.kind }, note);
+    this.draw();
+  }
+
+  /** Offer what the page shows as a file, which can be imported. */
+  download(content, name) {
+    const record = { ...content, id: this.id, kind: this.kind, changed: new Date().toISOString() };
+    download(timedName(name, "json"), "application/json", asJson([record]));
+  }
+
+  /** Update the list, if it can be seen. */
+  async draw() {
     if (getComputedStyle(this.panel).visibility === "visible") await this.fill();
   }
 
@@ -62,7 +80,7 @@ export class ConversationList {
     const open = element("button", { type: "button", class: "kept-title", dir: "auto", "data-bs-dismiss": "offcanvas", "data-bs-target": "#kept" }, title || "(empty)",
       element("span", { class: "muted" }, kind === "chat" ? time : `${KINDS[kind]} · ${time}`));
     open.addEventListener("click", () => (kind === this.kind ? this.onOpen(record) : location.assign(pathTo(record))));
-    const item = element("li", { "aria-current": record.id === this.current && "true" }, open);
+    const item = element("li", { "aria-current": record.id === this.id && "true" }, open);
     const action = (name, click) => element("button", { type: "button", class: "action", "aria-label": `${name} ${title}`, click }, name);
     item.append(action("Rename", () => item.replaceChildren(this.renameForm(record))), action("Delete", () => this.remove([record], `“${title}”`)));
     return item;
@@ -98,7 +116,7 @@ export class ConversationList {
   async remove(records, name = null) {
     if (name === null) await forgetAll();
     else for (const { id } of records) await deleteRecord(id);
-    if (records.some(({ id }) => id === this.current)) this.onOpen({});
+    if (records.some(({ id }) => id === this.id)) this.onOpen({});
     const undo = element("button", { type: "button", class: "action" }, "Undo");
     undo.addEventListener("click", async () => {
       for (const record of records) await saveRecord(record);
@@ -116,8 +134,10 @@ export class ConversationList {
       try {
         if (file.size > MAX_FILE_SIZE) throw new Error("This file is larger than 256 MiB. Choose one that was downloaded here as JSON.");
         const records = fromJson(await file.text());
-        for (const record of records) await saveRecord(record);
-        messages.push(`${file.name}: ${counted(records.length, "conversation")} imported.`);
+        let lost = 0;
+        for (const record of records) lost += !(await saveRecord(record));
+        messages.push(`${file.name}: ${counted(records.length - lost, "conversation")} imported.`);
+        if (lost) messages.push(`${counted(lost, "conversation")} will be lost when this page is closed: the browser's storage is full or disabled.`);
       } catch (error) {
         messages.push(`${file.name}: ${error.message}`);
       }

@@ -94,6 +94,13 @@ export function ask(dialog) {
   return new Promise((resolve) => { dialog.addEventListener("close", () => resolve(dialog.returnValue), { once: true }); });
 }
 
+/** Call `stop` when Escape is pressed, unless that closes a panel or a menu. */
+export function onEscape(stop) {
+  addEventListener("keydown", (event) => {
+    if (event.key === "Escape" && !document.querySelector(".offcanvas.show, .dropdown-menu.show")) stop();
+  });
+}
+
 /** Whose pages keep something in this browser: the run of an exported file, or the server and its root path. */
 export const OWNER = document.body.dataset.run ?? address("/");
 

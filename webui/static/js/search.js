@@ -1,6 +1,6 @@
 // The page on which a beam search is watched: settings, the tree as it grows, forced words, and the final ranking.
 import { ApiError, fetchLines } from "./api.js";
-import { byId, element } from "./dom.js";
+import { byId, element, onEscape } from "./dom.js";
 import { labelsOf } from "./labels.js";
 import { errorMessage, warning } from "./messages.js";
 import { RunPicker, trainingHint } from "./run_picker.js";
@@ -225,7 +225,5 @@ byId("leaves").addEventListener("change", () => {
   tree.showsLeaves = byId("leaves").checked;
   show(Number(byId("step").value));
 });
-addEventListener("keydown", (event) => {
-  if (event.key === "Escape") pending?.abort();
-});
+onEscape(() => pending?.abort());
 await picker.start();

@@ -1,16 +1,15 @@
 // The page on which two models talk to each other, or one with itself.
 import { ApiError, chat, fetchJson } from "./api.js";
 import { DecodingForm } from "./decoding.js";
-import { isTalk } from "./conversation_files.js";
+import { isTalk, markdownMessage } from "./conversation_files.js";
 import { ConversationList } from "./conversation_list.js";
-import { byId, copyToClipboard, counted, download, element, timedName } from "./dom.js";
-import { keep, newId, noteMissing, remember, showKept, titleOf } from "./kept.js";
+import { byId, copyToClipboard, counted, download, element, onEscape, timedName } from "./dom.js";
+import { newId, noteMissing, showKept, titleOf } from "./kept.js";
 import { errorMessage } from "./messages.js";
 import { linkTo, notRepeatable, offerLink, openedLink } from "./permalink.js";
 import { findLoop, repeatedTurn } from "./repetition.js";
-import { RunPicker, shortName, snapshotLabel, snapshotTitle, trainingHint } from "./run_picker.js";
+import { RunPicker, modelLabel, shortName, snapshotLabel, snapshotTitle, trainingHint } from "./run_picker.js";
 import { addSearch } from "./select_search.js";
-import { asJson, asMarkdown, asText, speakerOf } from "./talk_record.js";
 
 const ITSELF = ""; // the partner of a model that talks with itself
 const note = byId("note");
@@ -24,8 +23,8 @@ const picker = new RunPicker(showRun, (error) => { note.textContent = error.mess
 const link = openedLink("talk", isTalk, byId("summary"));
 const list = new ConversationList("talk", open);
 let wantedPartner = link?.models[1]; // until the user chooses another
-let talk = null; // the conversation that is shown, as in talk_record.js
-let id = newId(); // of its record
+/** What is shown: {models: [{run, snapshot}, {run, snapshot}], decoding, seed, text, replies: [{text, step}]}, with replies of both in turns. */
+let talk = null;
 let pending = null; // the AbortController of a conversation
 
 async function showRun(details) {
@@ -76,8 +75,7 @@ async function converse(conversation, count, linked = null) {
   pending?.abort();
   const controller = pending = new AbortController();
   talk = conversation;
-  id = newId();
-  remember({ id, kind: "talk" }, true);
+  list.show({ id: newId() });
   byId("stop").hidden = false;
   byId("actions").hidden = true;
   actionNote.textContent = "";
@@ -89,7 +87,7 @@ async function converse(conversation, count, linked = null) {
       const answer = await chat(nextRequest(linked?.replies[number].step), controller.signal);
       if (pending !== controller) return;
       addReply({ text: answer.reply, step: answer.step });
-      store();
+      list.keep(content(), actionNote);
       if (!linked && byId("ends").checked && loopOf(texts())) break;
     }
     finish(linked && comparison(linked));
@@ -107,12 +105,10 @@ async function converse(conversation, count, linked = null) {
 function open(record, isNext = true) {
   pending?.abort();
   pending = null;
-  id = record.id ?? newId();
-  remember({ id, kind: "talk" }, isNext, !record.id);
+  list.show(record, isNext);
   log.replaceChildren();
   byId("summary").textContent = actionNote.textContent = "";
   byId("actions").hidden = byId("stop").hidden = true;
-  list.draw(id);
   talk = record.talk && { ...record.talk, replies: [] };
   if (!talk) return;
   wantedPartner = talk.models[1];
@@ -123,10 +119,7 @@ function open(record, isNext = true) {
   finish();
 }
 
-async function store() {
-  await keep({ id, kind: "talk", title: titleOf(talk.text), talk }, actionNote);
-  list.draw(id);
-}
+const content = () => ({ title: titleOf(talk.text), talk });
 
 /** The request for the next turn, if given by the weights of a step; with sampling, each has its own seed. */
 function nextRequest(step = null) {
@@ -194,6 +187,22 @@ async function openLink() {
   await converse({ ...link, replies: [] }, link.replies.length, link);
 }
 
+const speakerOf = (talk, index) => talk.models[index % 2];
+
+function asText(talk) {
+  const lines = talk.replies.map(({ text }, index) => {
+    const { run, snapshot } = speakerOf(talk, index);
+    return `${shortName(run)} (${snapshotLabel(snapshot)}): ${text}\n`;
+  });
+  return `you: ${talk.text}\n${lines.join("")}`;
+}
+
+function asMarkdown(talk) {
+  const { text, decoding, seed } = talk;
+  const replies = talk.replies.map((reply, index) => markdownMessage(modelLabel({ ...speakerOf(talk, index), decoding, answer: reply }), reply.text));
+  return `# ${text.replaceAll(/\s+/g, " ")}\n\n${markdownMessage("You", text)}${replies.join("")}${decoding.method === "sample" ? `Seed: ${seed}\n` : ""}`;
+}
+
 byId("form").addEventListener("submit", (event) => {
   event.preventDefault();
   startTalk();
@@ -205,15 +214,13 @@ byId("stop").addEventListener("click", () => {
 byId("copy").addEventListener("click", async () => { actionNote.textContent = await copyToClipboard(asText(talk), "conversation", "Select the conversation and copy it."); });
 byId("link").addEventListener("click", () => offerLink(actionNote, linkTo("talk", talk), "conversation"));
 byId("download-markdown").addEventListener("click", () => download(timedName("talk", "md"), "text/markdown", asMarkdown(talk)));
-byId("download-json").addEventListener("click", () => download(timedName("talk", "json"), "application/json", asJson(talk)));
+byId("download-json").addEventListener("click", () => list.download(content(), "talk"));
 partner.addEventListener("change", () => {
   wantedPartner = null;
   showPartner();
 });
 addSearch(partner, "Find the other run");
-addEventListener("keydown", (event) => {
-  if (event.key === "Escape" && !document.querySelector(".offcanvas.show")) pending?.abort();
-});
+onEscape(() => pending?.abort());
 if (link) form.use(link.decoding);
 await showKept("talk", open, link);
 await picker.start(link?.models[0]);

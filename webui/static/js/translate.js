@@ -3,8 +3,8 @@ import { ApiError, chat } from "./api.js";
 import { Composer } from "./composer.js";
 import { DecodingForm } from "./decoding.js";
 import { ConversationList } from "./conversation_list.js";
-import { byId, copyToClipboard, element, formatSeconds, loadState, saveState } from "./dom.js";
-import { isNamed, keep, newId, noteMissing, remember, showKept, titleOf } from "./kept.js";
+import { byId, copyToClipboard, element, formatSeconds, loadState, onEscape, saveState } from "./dom.js";
+import { isNamed, newId, noteMissing, showKept, titleOf } from "./kept.js";
 import { attention, facts, hypotheses, unknownWords } from "./explanation.js";
 import { capitalize, labelsOf } from "./labels.js";
 import { errorMessage, warning } from "./messages.js";
@@ -30,7 +30,6 @@ let shown = null; // the line whose details are shown
 let pending = null; // the AbortController of the current requests
 let link = null; // whose translation is shown again
 let references = new Map(); // by source, of the run's samples
-let id = newId(); // of the record with the lines
 const list = new ConversationList("translate", open);
 
 function showRun(details) {
@@ -71,10 +70,7 @@ function translate(text) {
   }
   note.textContent = "";
   pending?.abort();
-  if (sources.join("\n") !== lines.map(({ source }) => source).join("\n")) {
-    id = newId();
-    remember({ id, kind: "translate" }, true);
-  }
+  if (sources.join("\n") !== lines.map(({ source }) => source).join("\n")) list.show({ id: newId() });
   lines = sources.map((source) => ({ source, answer: null, error: null, element: element("li") }));
   shown = null;
   output.classList.toggle("several", lines.length > 1);
@@ -123,20 +119,17 @@ async function request(requested) {
 }
 
 /** Keep the lines, unless nothing was translated. */
-async function store({ run, snapshot }) {
+function store({ run, snapshot }) {
   if (!lines.some(({ answer }) => answer)) return;
   const kept = lines.map(({ source, answer }) => ({ source, answer }));
-  await keep({ id, kind: "translate", title: titleOf(lines.map(({ source }) => source).join(" ")), model: { run, snapshot }, lines: kept }, note);
-  list.draw(id);
+  list.keep({ title: titleOf(lines.map(({ source }) => source).join(" ")), model: { run, snapshot }, lines: kept }, note);
 }
 
 /** Show a record, as it was, or an empty page. */
 function open(record, isNext = true) {
   pending?.abort();
   pending = null;
-  id = record.id ?? newId();
-  remember({ id, kind: "translate" }, isNext, !record.id);
-  list.draw(id);
+  list.show(record, isNext);
   shown = null;
   lines = (record.lines ?? []).map(({ source, answer }) => ({ source, answer, error: null, element: element("li") }));
   composer.setText(lines.map(({ source }) => source).join("\n"));
@@ -260,9 +253,7 @@ composer.text.addEventListener("input", () => {
   saveState("source", composer.text.value);
   byId("clear").hidden = !lines.length && !composer.text.value;
 });
-addEventListener("keydown", (event) => {
-  if (event.key === "Escape" && pending && !document.querySelector(".offcanvas.show")) stop();
-});
+onEscape(() => { if (pending) stop(); });
 
 link = openedLink("translation", isTranslationLink, note);
 const draft = isNamed ? null : loadState("source");

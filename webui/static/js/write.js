@@ -1,8 +1,8 @@
 // The page for language models: a prompt, and the texts with which one or two snapshots continue it.
 import { fetchLines } from "./api.js";
 import { ConversationList } from "./conversation_list.js";
-import { byId, counted, formatSeconds, loadState, saveState } from "./dom.js";
-import { isNamed, keep, newId, noteMissing, remember, showKept, titleOf } from "./kept.js";
+import { byId, counted, formatSeconds, loadState, onEscape, saveState } from "./dom.js";
+import { isNamed, newId, noteMissing, showKept, titleOf } from "./kept.js";
 import { linkTo, notRepeatable, offerLink, openedLink } from "./permalink.js";
 import { RunPicker, snapshotTitle, trainingHint } from "./run_picker.js";
 import { WrittenText } from "./written_text.js";
@@ -16,7 +16,6 @@ const picker = new RunPicker(showRun, (error) => { note.textContent = error.mess
 let shownRun = null; // whose settings the form has
 let pending = null; // the AbortController of the texts that are being written
 let texts = []; // that are shown
-let id = newId(); // of their record
 const list = new ConversationList("write", open);
 
 function showRun(details) {
@@ -52,8 +51,7 @@ async function write() {
 async function writeTexts(requests, linked = null) {
   pending?.abort();
   const controller = pending = new AbortController();
-  id = newId();
-  remember({ id, kind: "write" }, true);
+  list.show({ id: newId() });
   show(requests);
   byId("stop").hidden = false;
   await Promise.all(texts.map((text) => stream(text, controller.signal, linked)));
@@ -94,11 +92,10 @@ function isTextLink({ run, snapshot, prompt, text, length, seed }) {
   return [run, snapshot, prompt, text].every((value) => typeof value === "string") && [length, seed].every(Number.isInteger);
 }
 
-async function save() {
+function save() {
   const shown = texts.map(({ request, step, tokens, status, note: remark }) => ({ request, step, tokens, status: pending ? "Stopped" : status.textContent, remark: remark.textContent }));
   const { run, prompt } = texts[0].request;
-  await keep({ id, kind: "write", title: titleOf(prompt), run, fields: fields(), shown }, note);
-  list.draw(id);
+  list.keep({ title: titleOf(prompt), run, fields: fields(), shown }, note);
 }
 
 /** Show a record, as it was, or an empty page. */
@@ -106,9 +103,7 @@ function open(record, isNext = true) {
   pending?.abort();
   pending = null;
   byId("stop").hidden = true;
-  id = record.id ?? newId();
-  remember({ id, kind: "write" }, isNext, !record.id);
-  list.draw(id);
+  list.show(record, isNext);
   const { run, shown = [] } = record;
   if (run) setFields(record);
   if (run) picker.select(shown[0].request);
@@ -146,9 +141,7 @@ byId("stop").addEventListener("click", () => {
   pending?.abort();
   byId("send").focus();
 });
-document.addEventListener("keydown", (event) => {
-  if (event.key === "Escape") pending?.abort();
-});
+onEscape(() => pending?.abort());
 addEventListener("pagehide", () => {
   saveState("prompt", { run: shownRun, fields: fields() }); // also if nothing was written
   if (pending) save();

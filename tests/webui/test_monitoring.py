@@ -9,7 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from seq2seq_chat.system.errors import UserError
 from tests.webui.conftest import MakeClient
-from webui.request_log import log_requests
+from webui.monitoring import log_requests
 
 
 def read(client: FlaskClient) -> dict[tuple[str, tuple[str, ...]], float]:
