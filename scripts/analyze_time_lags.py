@@ -117,7 +117,7 @@ def count_films(utterances: ir.Table) -> ir.Table:
 
 
 def _is_film(utterances: ir.Table) -> ir.BooleanScalar:
-    """Whether the utterances of a thread are those of a film.
+    """Whether a thread's utterances come from a film.
 
     The other thread with several conversations is a submission: pairs of comments, whose ends are unknown.
     """

@@ -3,7 +3,7 @@
 
 python scripts/benchmark_translation.py train.tsv validation.tsv test.tsv
 
-The model is a word-level LSTM of 512 units with additive attention and input feeding. BLEU is that of lower-cased
+The model is a word-level LSTM of 512 units with additive attention and input feeding. BLEU is of lower-cased
 tokens (sacrebleu, tokenize none); beam search has a length penalty of 1. Run nothing else at the same time.
 """
 

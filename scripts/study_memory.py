@@ -52,7 +52,7 @@ NETWORKS = (
 )
 ROWS, TEST_ROWS = 64, 512
 TEST_EVERY, SOLVED = 250, 0.995  # steps; share of recalled symbols at which training stops
-TEST_BATCH = 2**31  # beyond those of training
+TEST_BATCH = 2**31  # beyond the batches of training
 KINDS = 8  # of symbols
 FIRST = len(SPECIAL_WORDS)
 BLANK, RECALL = FIRST + KINDS, FIRST + KINDS + 1
@@ -181,7 +181,7 @@ def describe(result: Result) -> str:
 
 
 def draw_gradients(gap: int, results: Mapping[str, Result]) -> Figure:
-    """Gradient norms by distance, at the start and after training, relative to those of the last token."""
+    """Gradient norms by distance, at the start and after training, relative to the last token's."""
     figure = new_figure(13, 4.4)
     at_start, after_training = figure.subplots(1, 2, sharey=True)
     draw_gradients_by_distance({label: result.before for label, result in results.items()}, at_start)

@@ -95,7 +95,7 @@ def draw_bleu(runs: list[Run], beam_width: int, output: str) -> None:
 
 
 def prepare_corpora(pairs: tuple[str, ...], folder: Path) -> dict[str, Path]:
-    """Split the pairs and join those of each split; corpora that exist already are kept."""
+    """Split the pairs and join the pairs of each split; corpora that exist already are kept."""
     corpora = {split: folder / f"{split}.tsv" for split in PAIRS}
     short, record = folder / "short", folder / "inputs.json"
     inputs = {name: Path(name).stat().st_size for name in pairs if Path(name).is_file()}

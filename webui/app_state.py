@@ -26,6 +26,6 @@ class AppState(NamedTuple):
 
 
 def get_state(app: Flask | None = None) -> AppState:
-    """The state of an application, by default that of the current request."""
+    """The state of an application, by default of the one that answers the current request."""
     state: AppState = (app or current_app).extensions[EXTENSION]
     return state

@@ -68,7 +68,7 @@ class ChatQuestion:
         self._prefix = body.prefix if isinstance(body.prefix, str) else tuple(body.prefix)
 
     def send(self, submit: Callable[[Run, str | None, ChatMessage, Decoding], Result]) -> Result:
-        """Queue it for its model: ``submit`` is that of a :class:`ModelPool`, or its ``stream``.
+        """Queue it for its model; ``submit`` is a :class:`ModelPool`'s ``submit`` or ``stream``.
 
         Raises:
             NotFoundError: The run has no such weights.
@@ -87,7 +87,7 @@ class ChatQuestion:
         """The JSON of a :class:`ChatReply`.
 
         Raises:
-            NotFoundError: The weights are not those of the requested step.
+            NotFoundError: The weights are of another step than was requested.
         """
         body, reply = self._body, answer.reply
         check_step(self._run, body.step, answer.step)
@@ -115,7 +115,7 @@ class ChatQuestion:
 
     @property
     def only_grows(self) -> bool:
-        """Whether the text of a streamed reply keeps its words, as that of a beam does not."""
+        """Whether the words of a streamed reply stay as they were sent, unlike the words of a beam search."""
         decoding = self._decoding
         return decoding.method != "beam" and decoding.rerank == "none" and not decoding.replace_unknown
 
@@ -195,7 +195,7 @@ def read_first(stream: Stream[Part], timeout: float) -> Part | None:
     """The first part of a stream, so that an error before it has a status of its own.
 
     Raises:
-        NotFoundError: The weights that were loaded are not those of the requested step.
+        NotFoundError: The weights that were loaded are of another step than was requested.
         InvalidRequest: They cannot compute what is asked.
         ServerBusy: It takes too long.
         ModelUnavailable: The model could not be loaded or failed.

@@ -51,7 +51,7 @@ class ColumnRequest(RequestBody):
 
     run: RunName
     snapshot: SnapshotName = None
-    decoding: dict[str, Any] = Field({}, description="decoding settings that differ from those of the run")
+    decoding: dict[str, Any] = Field({}, description="decoding settings that differ from the run's")
 
 
 class EvaluationRequest(RequestBody):

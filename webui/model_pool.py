@@ -38,7 +38,7 @@ class ModelPool:
         self._workers: OrderedDict[tuple[str, str | None], ModelWorker] = OrderedDict()
         self._permits = threading.Semaphore(limits.max_models)
         self._versions: dict[tuple[str, str | None], tuple[float, tuple[Any, ...]]] = {}
-        self._pending = 0  # utterances without a reply, including those of evicted models
+        self._pending = 0  # utterances without a reply, also of evicted models
         self.metrics = Metrics(lambda: self._pending, lambda: len(self.loaded()))
 
     def submit(self, run: Run, snapshot: str | None, utterance: ChatMessage, decoding: Decoding) -> Future[Answer]:

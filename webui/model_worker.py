@@ -50,7 +50,7 @@ class ChatMessage(NamedTuple):
 
     text: str
     history: tuple[str, ...] = ()  # oldest first, user and model in turns
-    seed: int | None = None  # of sampling; None: that of the decoding settings
+    seed: int | None = None  # of sampling; None: the seed of the decoding settings
     prefix: str | tuple[str, ...] = ""  # a text or tokens that the reply starts with
 
 
@@ -63,7 +63,7 @@ class Answer(NamedTuple):
 
 
 class ReplyStream(Stream[str]):
-    """The text of a reply, again and again as it grows; ``future`` is that of its :class:`Answer`."""
+    """The text of a reply, again and again as it grows; ``future`` belongs to its :class:`Answer`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -94,7 +94,7 @@ class ChatJob(NamedTuple):
 
     @property
     def is_streamed(self) -> bool:
-        """Whether its steps are computed together with those of others; a reply with a prefix is sent at once."""
+        """Whether its steps are computed together with other requests'; a reply with a prefix is sent at once."""
         return self.stream is not None and not self.utterance.prefix
 
 
@@ -256,7 +256,7 @@ class ModelWorker(threading.Thread):
                     self._queue.append(stream)
 
     def _logged(self, error: Exception, message: str) -> UserError:
-        """Log an error, a bug with its traceback, and return that of the request: for a bug, one with this message."""
+        """Log an error, a bug with its traceback, and return the error for the request: for a bug, this message."""
         if isinstance(error, UserError):
             logger.warning("model %s could not reply: %s", self.name, error)
             return error

@@ -56,7 +56,7 @@ class Metrics:
 def log_requests(app: Flask, file: Path) -> Iterator[None]:
     """Append a JSON object to a file for each request, without what was sent or answered.
 
-    The file may be moved away meanwhile, as logrotate does. ``seconds`` end when the response begins, even that of a
+    The file may be moved away meanwhile, as logrotate does. ``seconds`` end when the response begins, even if it is a
     stream.
 
     Raises:

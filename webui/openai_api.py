@@ -38,7 +38,7 @@ class ContentPart(BaseModel):
 
 
 class Message(BaseModel):
-    """A message; those of the system are ignored, as the models do not know any."""
+    """A message; system messages are ignored, as the models know none."""
 
     role: Literal["system", "developer", "user", "assistant"]
     content: Prompt | list[ContentPart]

@@ -152,7 +152,7 @@ def find_weights(run: Run, snapshot: str | None, step: int | None = None) -> str
     Args:
         run: The run.
         snapshot: Name of a snapshot, ``best``, ``latest`` or None.
-        step: If given, the weights of ``latest`` are those of this step.
+        step: If given, the weights of ``latest`` must be of this step.
 
     Raises:
         NotFoundError: The run has no weights of this step.
@@ -167,7 +167,7 @@ def find_weights(run: Run, snapshot: str | None, step: int | None = None) -> str
 
 
 def check_step(run: Run, requested: int | None, loaded: int | None) -> None:
-    """Raise NotFoundError if weights that were loaded are not those of the step that was requested, if any."""
+    """Raise NotFoundError if the weights that were loaded are of another step than was requested, if any."""
     if requested not in (None, loaded):
         raise NotFoundError(f"run {run.name} has no weights of step {requested:,} any more; these are of step {loaded}")
 

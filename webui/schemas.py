@@ -95,7 +95,7 @@ class ChatRequest(RequestBody):
         description="the conversation so far, oldest first: user and model in turns; empty for translation runs. If it "
         "is too long, the oldest turns are left out, and `warnings` says so, or that the model reads a single turn",
     )
-    decoding: dict[str, Any] = Field({}, description="decoding settings that differ from those of the run")
+    decoding: dict[str, Any] = Field({}, description="decoding settings that differ from the run's")
     prefix: Text | Annotated[list[Text], Field(max_length=MAX_PREFIX)] = Field(
         "",
         description="what the reply must start with, even if a setting forbids it: a text, or tokens; the token "
@@ -104,7 +104,7 @@ class ChatRequest(RequestBody):
 
 
 class GenerateRequest(RequestBody):
-    """A prompt for a language model. Settings that are null are those of the run."""
+    """A prompt for a language model. For settings that are null, the run's apply."""
 
     run: RunName
     snapshot: SnapshotName = None

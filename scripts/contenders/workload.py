@@ -41,7 +41,7 @@ class Size(NamedTuple):
         return self.batch * self.steps * (encoder + decoder + softmax)
 
     def encoder_weights(self) -> int:
-        """Weights that every step of the encoder reads; with those of the attention's keys, read once for all steps."""
+        """Weights that every step of the encoder reads, and the keys' weights, read once for all steps."""
         return (self.embedding + self.hidden) * 4 * self.hidden + self.hidden**2
 
     def decoder_weights(self) -> int:

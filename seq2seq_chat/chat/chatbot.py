@@ -120,7 +120,7 @@ class Chatbot:
 
         Args:
             texts: utterances, which may be any strings.
-            decoding: settings of the search; those of the run if None.
+            decoding: settings of the search; None for the run's settings.
             histories: the turns before each, oldest first; ignored by models that read a single turn
                 (data.context_turns).
             seeds: seeds of sampling, one for each; if None, the seed of the settings.

@@ -67,7 +67,7 @@ class WatchedSearch:
         return self._reader.read(hypothesis, self.source).text
 
     def attention(self, weights: npt.NDArray[np.float32]) -> list[float]:
-        """The attention to each token of the source, given that of the encoder's steps; empty without attention."""
+        """The attention to each token of the source, from that to the encoder's steps; empty without attention."""
         return self._reader.attention(weights[np.newaxis], self.source)[0] if weights.size else []
 
     def forbidding_setting(self, candidate: Candidate, node: Node) -> str | None:

@@ -56,7 +56,7 @@ def train(
     With --resume, training continues from the newest checkpoint of RUN. CONFIG is then optional; it and --set may
     change training settings, but not those of the model.
 
-    With --init-from, a new run starts from the weights of RUN: the newest ones, or those of SNAPSHOT (its name, or
+    With --init-from, a new run starts from the newest weights of RUN, or from SNAPSHOT (its name, or
     `best`). Words that both runs know keep their vectors; everything else of the model must be the same.
 
     With --workers, several machines train one model. The one with --index 0 is the chief and writes the run; the

@@ -38,7 +38,7 @@ def load_config(
 ) -> Config:
     """Load a configuration file; see :func:`parse_config`.
 
-    Unless the configuration is that of a run, a file that is not found from the working directory is looked for beside
+    Unless it is the configuration of a run, a file that is not found from the working directory is looked for beside
     it, and ``configs/…/NAME.json`` among the experiments that come with the program.
 
     Raises:

@@ -4,7 +4,7 @@ The addons' attention wrapper, basic decoder and beam search decoder use our cel
 A run trained with either can be decoded with the other, so each implementation checks the other. Differences:
 
 - The addons' searches apply the softmax themselves. Forbidden words get a logit of :data:`MASK_VALUE`, so the others
-  gain probability during the search. Reported scores are those of the model, as in our searches.
+  gain probability during the search. The model's scores are reported, as in our searches.
 - Beam search continues until all hypotheses have ended or reached the step limit.
 - With a length penalty the addons count the end marker from the step after it; ours never counts it.
 """

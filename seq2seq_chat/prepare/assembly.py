@@ -63,7 +63,7 @@ _FITTED = ("chats", "lines", "pairs")
 _FEW_CHATS = 10  # conversations of chats that are too few to be split by the shares
 _FEW_BLOCKS, _SHORT_BLOCK = 10, 10
 _PARTS_OF_TIME = 60
-_SUBTITLES_END = 86_400.0 * 365  # seconds; times of chats are since 1970, those of subtitles since their film began
+_SUBTITLES_END = 86_400.0 * 365  # seconds; chats count from 1970, subtitles from the start of their film
 
 
 class Assembly:
@@ -246,7 +246,7 @@ class Assembly:
         return self._engine.table(path)
 
     def _block_size(self, files: Sequence[PieceReport]) -> tuple[int, bool]:
-        """The utterances of a block, and whether to divide all files: in smaller blocks, those of a small corpus.
+        """The utterances of a block, and whether to divide all files: a small corpus has smaller blocks.
 
         Else a few conversations could not be split by the shares, or not at all. A few utterances are not divided, as
         each block loses its context.

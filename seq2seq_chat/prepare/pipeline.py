@@ -182,7 +182,7 @@ def publish(output: Path, statistics: Mapping[str, Any], *, private: bool = Fals
 
 
 def finish_publishing(output: Path) -> None:
-    """Move complete results to their places, the statistics last, and delete those of an earlier preparation.
+    """Move complete results to their places, the statistics last, and delete the results of an earlier preparation.
 
     Some may have been moved before a preparation was killed. In a folder without statistics there was none, so files
     of these names are only replaced, not deleted.

@@ -163,7 +163,7 @@ def official_splits(
 
 
 def _names_of_files(files: Sequence[Piece], inputs: Sequence[str | Path]) -> Iterator[Sequence[str]]:
-    """The names of each file and of its folders in an input, and that of the input if there are several."""
+    """The names of each file and of its folders in an input, and the input's name if there are several."""
     entries = {str(Path(entry)) for entry in inputs}
     for file in files:
         path = file.path
@@ -173,7 +173,7 @@ def _names_of_files(files: Sequence[Piece], inputs: Sequence[str | Path]) -> Ite
 
 
 def is_split_name(name: str) -> bool:
-    """Whether the name of a folder is that of a split and nothing else."""
+    """Whether a folder is named like a split and nothing else."""
     return _NAME_PART.fullmatch(name) is not None and _split_in_names([name]) != ""
 
 
@@ -183,7 +183,7 @@ def _split_in_names(names: Iterable[str]) -> str:
 
 
 def missing_shares(official: Sequence[str], shares: Shares) -> Shares:
-    """The shares by which train is divided so that it provides the splits that are missing; those of others are 0."""
+    """The shares by which train is divided so that it provides the splits that are missing; the other shares are 0."""
     train, validation, test = (
         share if name == "train" or name not in official else 0 for name, share in zip(SPLITS, shares, strict=True)
     )
@@ -191,7 +191,7 @@ def missing_shares(official: Sequence[str], shares: Shares) -> Shares:
 
 
 def describe_split(official: Sequence[str] | None, shares: Shares, how: str = "at random") -> str:
-    """How a corpus is split, for people. ``shares`` are those of ``missing_shares`` if the split is official."""
+    """How a corpus is split, for people. ``shares`` is what ``missing_shares`` returns if the split is official."""
     percentages = {
         name: f"{100 * share / sum(shares):.3g} %" for name, share in zip(SPLITS, shares, strict=True) if share
     }

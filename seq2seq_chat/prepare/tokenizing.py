@@ -105,7 +105,7 @@ def tokenize_block(block: bytes, settings: TokenizerSettings, shard: Shard) -> t
     """Tokenize the lines of a UTF-8 text without a line feed after the last, see ``tokenize``.
 
     Returns:
-        The lines of texts, and those of tokens; None if there are no tokens, or if they are the texts.
+        The lines of texts and the lines of tokens; None if there are no tokens, or if they are the texts.
     """
     if settings.name == "english" and len(block) <= MAX_LINE_BYTES:
         cleaned = clean_block(block)  # without a string for each line

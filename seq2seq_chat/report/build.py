@@ -72,10 +72,10 @@ def write_report(
         raise UserError("language models and other runs have different reports: write one for each kind")
     decide = set_decoding if is_text else evaluation_decoding
     decodings = [decide(run.config, options.overrides) for run in runs]
-    path, page = start_page(runs, output)
     vectors = None if is_text else run_in_thread(functools.partial(shared_vectors, runs, options))
     if options.sent2vec is not None and vectors is not None:
         vectors.result()  # fail now if it cannot be read
+    path, page = start_page(runs, output)
     prefixes = [f"{run.name}: " if len(runs) > 1 else "" for run in runs]
     measurements = list(map(RunMeasurements, runs, distinct_names(runs), decodings, prefixes))
     report = Report(measurements, options, vectors, on_progress)

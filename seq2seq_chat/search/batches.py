@@ -101,7 +101,7 @@ def search_in_batches(
 ) -> Hypotheses:
     """Search for replies to encoded utterances: [n, n_best, …].
 
-    If they do not fit into one batch, those of similar lengths share one, which then takes fewer steps.
+    If they do not fit into one batch, utterances of similar lengths share one, which then takes fewer steps.
 
     Args:
         search: Searches a batch, given source, lengths, random numbers [batch, n, steps], and prefixes.

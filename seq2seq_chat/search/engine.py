@@ -40,7 +40,7 @@ class Hypotheses(NamedTuple):
     ranks: Any  # [batch, n]; what they are sorted by: the scores, unless a setting adjusts them
 
     def at(self, index: Any) -> Hypotheses:
-        """Select hypotheses: ``at(row)`` those of an utterance, ``at(np.s_[:, :n])`` the first n of each, …"""
+        """Select hypotheses: ``at(row)`` all of an utterance, ``at(np.s_[:, :n])`` the first n of each, …"""
         return Hypotheses(*(field[index] for field in self))
 
 

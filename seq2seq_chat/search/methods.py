@@ -115,7 +115,7 @@ def sequential_search(
 
 
 def empty_hypotheses(scores: np.ndarray, size: SearchSize) -> Hypotheses:
-    """Return hypotheses before their first word. scores: [batch, n]; those of -inf do not exist."""
+    """Return hypotheses before their first word. scores: [batch, n]; -inf where there is no hypothesis."""
     return Hypotheses(
         words=np.full([*scores.shape, size.steps], PAD, np.int32),
         lengths=np.zeros(scores.shape, np.int32),

@@ -23,7 +23,7 @@ def corpus_loss(
     """Compute the exact loss of a model on a corpus.
 
     Args:
-        scorer: Computes the losses, with the weights of the model.
+        scorer: Computes the losses, with the model's weights.
         buckets: step limits, the model's own last.
         reverse_input: whether the encoder reads the last word first.
         limit: number of samples to use, evenly spaced; None: all.

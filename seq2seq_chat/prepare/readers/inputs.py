@@ -27,7 +27,7 @@ _MARKS = (  # byte order marks
 
 
 class _Stream(io.RawIOBase):
-    """A file that a function reads into buffers, like those of ``open_decompressed``."""
+    """A file that a function reads into buffers, like what ``open_decompressed`` returns."""
 
     def __init__(self, read_into: ReadInto, on_progress: Callable[[int], object]) -> None:
         self._read_into, self._on_progress = read_into, on_progress

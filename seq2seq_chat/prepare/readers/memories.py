@@ -20,7 +20,7 @@ _START = re.compile(r"(?:\s|<\?.*?\?>|<!--.*?-->|<!DOCTYPE[^>]*>)*<(?:\w+:)?(?:t
 _LANGUAGE = ("{http://www.w3.org/XML/1998/namespace}lang", "lang")
 _LANGUAGES = {"source": ("source-language", "srcLang"), "target": ("target-language", "trgLang")}
 _CODES = {"ph", "bpt", "ept", "it", "ut", "x", "bx", "ex", "sc", "ec", "cp"}  # whose content is no text
-_FIRST_UNITS = 100  # whose languages are those of the file
+_FIRST_UNITS = 100  # their languages are taken for the languages of the file
 Sides = dict[str, str]
 """The texts of a unit, by language in lower case."""
 

@@ -42,7 +42,7 @@ class SubwordTokenizer(Tokenizer):
         """Use a trained SentencePiece model; ``source`` names it in error messages.
 
         Args:
-            tokens: All tokens of the model but ``<unk>``, most frequent first; None for the order of the model.
+            tokens: All tokens but ``<unk>``, most frequent first; None for the order of the SentencePiece model.
 
         Raises:
             TokenizerError: It is not a model, or has other tokens.

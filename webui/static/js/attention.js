@@ -2,7 +2,7 @@
 import { element } from "./dom.js";
 import { tokenElement } from "./tokens.js";
 
-/** `answer` is a response of POST /api/chat, `labels` those of the task; null if the model has no attention. */
+/** `answer` is a response of POST /api/chat, `labels` are the task's; null if the model has no attention. */
 export function attentionMap(answer, labels) {
   const { attention, source_words: source, reply_words: reply, unknown_words: unknown } = answer;
   if (!attention.length || !source.length) return null;

@@ -1,4 +1,4 @@
-// The attention as lines between the tokens of the source and those of the output. Pointing at a token, or moving to it
+// The attention as lines between the tokens of the source and of the output. Pointing at a token, or moving to it
 // with the arrow keys, shows its weights; a click keeps them.
 import { element, svgElement } from "./dom.js";
 import { capitalize } from "./labels.js";
@@ -10,7 +10,7 @@ const RIGHT_TO_LEFT = /^\P{L}*[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]/u; // th
 const SOURCE = 0, OUTPUT = 1; // the sides
 
 export class AttentionLinks {
-  /** `answer` is a response of POST /api/chat that has attention, `labels` are those of the task. */
+  /** `answer` is a response of POST /api/chat that has attention, `labels` are the task's. */
   constructor(answer, labels) {
     this.weights = answer.attention; // [output token][source token]
     this.labels = labels;

@@ -131,7 +131,7 @@ function recentHistory(turn) {
   return texts.slice(texts.findLastIndex(isTooLong) + 1);
 }
 
-/** The settings of the form; for another reply by the same model and settings, those of sampling with a new seed. */
+/** The settings of the form; for another reply by the same model and settings, sampling gets a new seed. */
 function decodingFor(turn, another) {
   const decoding = form.value;
   if (!another) return decoding;

@@ -41,7 +41,7 @@ export class CurveChart {
     if (this.last) this.draw(...this.last);
   }
 
-  /** Draw lines as CurvePanel.lines returns them; `range` is that of their values. */
+  /** Draw lines as CurvePanel.lines returns them; `range` is the range of their values. */
   draw(lines, view) {
     this.last = [lines, view];
     const data = lines.length ? uPlot.join(lines.map((line) => [line.steps, line.drawn.map((value) => (view.log && value <= 0 ? null : value))])) : [[]];

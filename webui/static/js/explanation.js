@@ -11,7 +11,7 @@ function section(title, ...children) {
   return element("section", {}, element("h2", {}, title), children);
 }
 
-/** All hypotheses with their scores; `labels` are those of the task. */
+/** All hypotheses with their scores; `labels` are the task's. */
 export function hypotheses(answer, labels) {
   const [best] = answer.alternatives;
   if (answer.alternatives.length < 2) {

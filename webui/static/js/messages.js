@@ -1,4 +1,4 @@
-// The messages of a conversation: those of the user, replies with their explanation, and errors.
+// The messages of a conversation: the user's, replies with their explanation, and errors.
 import { element, formatSeconds } from "./dom.js";
 import { attention, facts, hypotheses, unknownWords } from "./explanation.js";
 import { labelsOf } from "./labels.js";
@@ -11,7 +11,7 @@ export function userMessage(text) {
   return element("div", { class: "message you" }, element("span", { class: "visually-hidden" }, "You: "), element("p", { class: "message-text", dir: "auto" }, text));
 }
 
-/** A reply; `label` names the model and the decoding method, `labels` are those of the task, `link` is one to its search. */
+/** A reply; `label` names the model and the decoding method, `labels` are the task's, `link` leads to its search. */
 export function replyMessage(answer, label, labels = labelsOf("conversation"), link = null) {
   const readable = answer.source_words.length > 0;
   const reply = readable ? answer.reply : UNREADABLE;

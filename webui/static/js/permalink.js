@@ -33,5 +33,5 @@ export async function offerLink(note, link, what) {
   note.replaceChildren(message, " ", element("a", { href: link, target: "_blank", rel: "noopener" }, "link"));
 }
 
-/** Why the `what` of a link cannot be computed again; `error` is that of the server. */
+/** Why the `what` of a link cannot be computed again; `error` is the server's. */
 export const notRepeatable = (what, error) => `The ${what} cannot be computed again: ${error.message.replace(/\.$/, "")}.`;

@@ -65,7 +65,7 @@ export class QuestionTable {
     this.isAsking = false;
   }
 
-  /** Show the replies of all checkpoints, after that of a step unless it is null; returns the step to ask next. */
+  /** Show the replies of all checkpoints, after the reply of a step unless it is null; returns the step to ask next. */
   async ask(step) {
     const { lines } = this;
     if (!lines.length) return this.draw([], []);

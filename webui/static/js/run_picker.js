@@ -23,7 +23,7 @@ export function snapshotLabel(name, step = null) {
 /** What to do if there is no run for a page. */
 export const trainingHint = (config = "quickstart") => [" Train one with ", element("code", {}, `seq2seq-chat train configs/${config}.json`), "."];
 
-/** "quickstart · latest, step 10 · beam 5"; the step is that of the answer, if there is one. */
+/** "quickstart · latest, step 10 · beam 5"; the answer's step, if there is an answer. */
 export function modelLabel({ run, snapshot, decoding, answer }) {
   const method = decoding.method ?? "";
   const width = method === "beam" && decoding.beam_width ? ` ${decoding.beam_width}` : "";

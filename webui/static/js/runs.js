@@ -112,7 +112,7 @@ function draw() {
 }
 
 let loading = null;
-/** Load the settings of all runs if they are searched and those of a run are missing. */
+/** Load the settings of all runs if they are searched and a run's are missing. */
 function loadSettings() {
   if (!filters().search || [...runs.keys()].every((name) => name in settings)) return;
   loading ??= fetchJson("/api/settings").then((all) => {
@@ -170,7 +170,7 @@ function row([key, values]) {
   return element("tr", {}, element("th", { scope: "row" }, key), values.map((value) => element("td", { dir: "auto" }, valueText(value))));
 }
 
-/** `comparison` is that of `GET /api/comparison`; `colors` are the colors of the runs in a chart. */
+/** `comparison` is the response of `GET /api/comparison`; `colors` are the colors of the runs in a chart. */
 function differencesTable({ runs, settings, figures }, colors) {
   const heads = runs.map((name) => {
     const swatch = element("span", { class: "swatch", "aria-hidden": "true" });

@@ -56,7 +56,7 @@ function showWidth() {
   byId("beam_width_value").textContent = byId("beam_width").value;
 }
 
-/** The settings of the link, as far as they have no control, and those of the form. */
+/** The settings of the link, as far as they have no control, and the settings of the form. */
 function decoding() {
   const values = Object.fromEntries(SETTINGS.map((name) => [name, Number(byId(name).value)]));
   const wanted = request.decoding.n_best ?? picker.details?.decoding.defaults.beam?.n_best ?? 1;

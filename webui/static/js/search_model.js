@@ -60,7 +60,7 @@ export class SearchModel {
     for (const node of previous) if (!kept.includes(node) && !node.children.length) node.droppedAt = depth;
   }
 
-  /** The words up to a node, without those of the root. */
+  /** The words up to a node, without the root's. */
   path(node) {
     return node.parent ? [...this.path(node.parent), node] : [];
   }

@@ -10,7 +10,7 @@ export function matches(text, search) {
   return search.toLowerCase().split(/\s+/).every((word) => lower.includes(word));
 }
 
-/** Add the button to a select; `title` is that of the dialog. A choice changes the select as its user does. */
+/** Add the button to a select; `title` is the dialog's. A choice changes the select as its user does. */
 export function addSearch(select, title) {
   const icon = svgElement("svg", { viewBox: "0 0 24 24", width: 16, height: 16, "aria-hidden": "true" },
     svgElement("path", { d: "M10 4a6 6 0 1 0 3.6 10.8l4.8 4.8 1.4-1.4-4.8-4.8A6 6 0 0 0 10 4zm0 2a4 4 0 1 1 0 8 4 4 0 0 1 0-8z" }));

@@ -15,7 +15,7 @@ export function valuesOf(curve, quantity) {
   return curve.loss.map((loss) => (loss === null || loss > 700 ? null : Math.exp(loss)));
 }
 
-/** Exponential moving average without the bias of its start; `weight`, from 0 to below 1, is that of the past. */
+/** Exponential moving average without the bias of its start; `weight`, from 0 to below 1, is the weight of the past. */
 export function smooth(values, weight) {
   let mean = 0;
   let mass = 0;

@@ -70,7 +70,7 @@ async function startTalk() {
   await converse({ models, decoding: form.value, seed, text, replies: [] }, Number(byId("turns").value));
 }
 
-/** Add replies to a conversation, which is shown; those of a link are compared. */
+/** Add replies to a conversation, which is shown; replies of a link are compared. */
 async function converse(conversation, count, linked = null) {
   pending?.abort();
   const controller = pending = new AbortController();
@@ -130,7 +130,7 @@ function nextRequest(step = null) {
   return { run, snapshot: snapshot === "latest" ? null : snapshot, step, text: history.pop(), history, decoding: settings };
 }
 
-/** Whether the replies are those of a link. */
+/** Whether the replies come from a link. */
 function comparison(linked) {
   const first = talk.replies.findIndex(({ text }, index) => text !== linked.replies[index].text);
   return first < 0 ? "The same conversation as when the link was made."
@@ -155,7 +155,7 @@ function addReply(reply) {
   [...log.children].forEach((turn, index) => turn.classList.toggle("in-loop", loop !== null && index > loop.start));
 }
 
-/** Show a turn; that of the first message has no speaker. */
+/** Show a turn; the first message has no speaker. */
 function addTurn(text, speaker, step = null) {
   const number = log.children.length;
   const name = speaker ? `${shortName(speaker.run)} · ${snapshotLabel(speaker.snapshot, step)}` : "first message";

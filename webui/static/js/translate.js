@@ -142,7 +142,7 @@ function open(record, isNext = true) {
   update(lines.find((line) => line.answer)?.answer.label ?? "");
 }
 
-/** Tell whether the translations are those of the link that was opened; later ones are those of the form. */
+/** Tell whether the translations come from the link that was opened; later ones do not. */
 function compareWithLink() {
   const now = lines.map((line) => line.answer?.reply ?? "");
   const { error } = lines.find((line) => line.error) ?? {};

@@ -47,7 +47,7 @@ async function write() {
   await writeTexts(snapshots.map((name) => ({ run, snapshot: name, prompt: byId("text").value, ...settings, seed })));
 }
 
-/** Write the texts of requests side by side; that of a link is compared with what it was. */
+/** Write the texts of requests side by side; the text of a link is compared with what it was. */
 async function writeTexts(requests, linked = null) {
   pending?.abort();
   const controller = pending = new AbortController();

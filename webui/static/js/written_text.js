@@ -7,7 +7,7 @@ const visible = (text) => INVISIBLE[text] ?? text;
 const percent = (probability) => `${(100 * probability).toFixed(1)} %`;
 
 export class WrittenText {
-  /** `request` is that of the HTTP interface; `onLink(text)` offers a link to this text. */
+  /** `request` is a request of the HTTP interface; `onLink(text)` offers a link to this text. */
   constructor(request, onLink) {
     this.request = request;
     this.title = element("h2", { dir: "auto" });

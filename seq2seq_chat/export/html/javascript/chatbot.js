@@ -9,7 +9,7 @@ const MIN_WORDS = 3; // of an utterance, for the share of its words that are unk
 const OTHER_LANGUAGE = 0.8; // share of unknown words
 
 export class Chatbot {
-  /** `source` and `target` are codecs; `header` is that of the model file. */
+  /** `source` and `target` are codecs, `header` the header of the model file. */
   constructor(model, source, target, header) {
     Object.assign(this, { model, source, target, header, steps: header.model.encoder_steps });
     this.letters = new Set(source.vocabulary.slice(SPECIAL_WORDS).join(""));

@@ -1,7 +1,7 @@
 // In place of the client of the server's HTTP API: the same functions, over a worker that holds the model.
 import { byId } from "./dom.js";
 
-/** An error message for the user; `status` is that of the server for the same error. */
+/** An error message for the user, with the HTTP status that the server has for the same error. */
 export class ApiError extends Error {
   constructor(message, status = 400) {
     super(message);

@@ -124,7 +124,7 @@ class Names:
 
 @functools.cache
 def chat_formats() -> tuple[ChatFormat, ...]:
-    """All formats, those of other packages first."""
+    """All formats, other packages' first."""
     modules = [importlib.import_module(f"{__package__}.{name}") for name in _MODULES]
     others = [entry_point.load() for entry_point in entry_points(group=ENTRY_POINTS)]
     return (*others, *(chat_format for module in modules for chat_format in module.FORMATS))
