@@ -66,6 +66,7 @@ CONTINUE = "run the same command again to continue; finished replies are kept"
     help="Compare BLEU and chrF with another run on the same samples, by paired bootstrap.",
 )
 @sent2vec_option
+@click.option("--all", "every", is_flag=True, help="Print all metrics instead of the eight main ones.")
 @click.option("--output", metavar="DIR", help="Folder for the predictions.  [default: RUN/evaluation]")
 @json_option
 @engine_options
@@ -81,6 +82,7 @@ def evaluate(
     references: tuple[str, ...],
     baseline: str | None,
     sent2vec: str | None,
+    every: bool,
     output: str | None,
     json_file: str | None,
     engine: EngineOptions,
@@ -88,8 +90,8 @@ def evaluate(
 ) -> None:
     """Evaluate RUN on a test corpus.
 
-    Prints the exact loss, perplexity, word accuracy, BLEU and chrF with 95 % intervals, Sent2Vec distance and diversity
-    of the replies, which are searched for with the decoding settings of the run unless others are given. They are
+    Prints the exact loss, perplexity and word accuracy, scores of the replies with 95 % intervals, and, with --all,
+    further ones. The replies are searched for with the decoding settings of the run unless others are given, and are
     written to a file, from which an interrupted evaluation continues.
 
     For a language model, prints the exact loss on the whole text in nats and bits, perplexity and accuracy.
@@ -139,7 +141,7 @@ def evaluate(
             )
             for corpus in corpora
         ]
-    _print(sets, format_metrics(sets[0]) if len(sets) == 1 else format_test_sets(sets), json_file)
+    _print(sets, format_metrics(sets[0], every) if len(sets) == 1 else format_test_sets(sets, every), json_file)
 
 
 def _print(sets: list[dict[str, Any]], table: str, json_file: str | None) -> None:

@@ -141,19 +141,25 @@ _ROWS = (
     ("samples", "samples", ","),
     ("tokens", "tokens", ","),
 )
+_BRIEF = {
+    "conversation": "loss perplexity exact_match bleu sent2vec_cosine distinct_2 most_frequent_share samples",
+    "translation": "loss perplexity word_accuracy exact_match bleu bleu_lowercase chrf samples",
+}
+"""The keys of the rows that are shown unless all are wanted."""
 
 
-def format_metrics(metrics: dict[str, Any]) -> str:
-    """The metrics for a terminal, with a column for those without leaked samples and targets if there are any."""
+def format_metrics(metrics: dict[str, Any], every: bool = True) -> str:
+    """The metrics for a terminal, or the main ones, with columns for the samples that are not leaked if some are."""
     columns = {"all samples": metrics}
     if metrics["leaked_samples"]:
         columns["new samples"] = metrics["without_leaked"]
     if metrics["leaked_targets"]:
         columns["new targets"] = metrics["without_leaked_targets"]
 
-    labels = LABELS[metrics["task"]]._asdict()
+    labels, shown = LABELS[metrics["task"]]._asdict(), _shown(metrics["task"], every)
+    scores = [key for key in SCORE_KEYS if key in shown and metrics[f"{key}_label"]]
     notes = {
-        **{metrics[f"{key}_label"]: metrics[f"{key}_signature"] for key in SCORE_KEYS if metrics[f"{key}_label"]},
+        **{metrics[f"{key}_label"]: metrics[f"{key}_signature"] for key in scores},
         "±": "half the width of the 95 % interval, from {resamples:,} bootstrap resamples".format(
             **metrics["bootstrap"]
         ),
@@ -169,23 +175,29 @@ def format_metrics(metrics: dict[str, Any]) -> str:
     if metrics["baseline"]:
         notes["baseline"] = metrics["baseline"]["decoding"]
     score = metrics["bleu_by_source_length_label"]
-    tables = [_rows(columns, metrics), format_lengths(metrics["bleu_by_source_length"], labels["source"], score)]
+    tables = [_rows(columns, metrics, shown), format_lengths(metrics["bleu_by_source_length"], labels["source"], score)]
     if metrics["baseline"]:
         tables.append(_baseline_rows(metrics))
     return "\n\n".join([*(format_table(table, "lr") for table in tables), format_table(list(notes.items()))])
 
 
-def format_test_sets(sets: Sequence[dict[str, Any]]) -> str:
-    """The metrics of a run on several test sets for a terminal, with a column for each."""
+def format_test_sets(sets: Sequence[dict[str, Any]], every: bool = True) -> str:
+    """The metrics of a run on several test sets for a terminal, or the main ones, with a column for each set."""
     names = [Path(each["data"]).name for each in sets]
     names = names if len(set(names)) == len(names) else [each["data"] for each in sets]
-    return format_table(_rows(dict(zip(names, sets, strict=True)), sets[0]), "lr")
+    return format_table(_rows(dict(zip(names, sets, strict=True)), sets[0], _shown(sets[0]["task"], every)), "lr")
 
 
-def _rows(columns: dict[str, dict[str, Any]], metrics: dict[str, Any]) -> list[list[str]]:
+def _shown(task: str, every: bool) -> list[str]:
+    return [key for _, key, _ in _ROWS] if every else _BRIEF[task].split()
+
+
+def _rows(columns: dict[str, dict[str, Any]], metrics: dict[str, Any], shown: Sequence[str]) -> list[list[str]]:
     """The rows of a table of metrics; ``metrics`` says which scores there are."""
     labels, rows = LABELS[metrics["task"]]._asdict(), [["", *columns]]
     for name, key, form in _ROWS:
+        if key not in shown:
+            continue
         if key not in SCORE_KEYS:
             rows.append([name.format(**labels), *(_value(column, key, form) for column in columns.values())])
         elif label := metrics[f"{key}_label"]:

@@ -109,7 +109,7 @@ def test_samples_default_questions_and_empty_lines(cli: Cli, run: Path) -> None:
 
 
 def test_evaluation_and_the_check_of_the_data(cli: Cli, run: Path, config: Path, tmp_path: Path) -> None:
-    result = cli("evaluate", run, "--json", tmp_path / "out.json", "--output", tmp_path)
+    result = cli("evaluate", run, "--json", tmp_path / "out.json", "--output", tmp_path, "--all")
     assert result.status == 0, result
     assert "mean length of a translation, tokens" in result.out
     assert re.search(rf"copies +\d+ of {VALIDATION} translations ", result.out)

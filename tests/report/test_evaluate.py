@@ -265,7 +265,9 @@ def test_evaluate_from_the_command_line(cli: Cli, run_copy: Path, corpora: Path,
     assert {"bleu", "bleu_signature", "sent2vec_distance", "distinct_2", "word_accuracy", "predictions"} <= set(metrics)
     assert metrics["samples"] == 6 and metrics["sent2vec_distance"] > 0
     assert len(Path(metrics["predictions"]).read_text(encoding="utf-8").splitlines()) == 7
-    assert f"{metrics['word_accuracy']:.2%}" in result.out and "2^loss" in result.out
+    assert f"{metrics['exact_match']:.2%}" in result.out and result.out.split("\n\n")[0].count("\n") == 9
+    result = cli("evaluate", run_copy, "--limit", 6, "--beam-width", 2, "--all")
+    assert f"{metrics['distinct_1']:.4f}" in result.out and "2^loss" in result.out
     assert len(list((run_copy / "evaluation").glob("sent2vec_*.bin"))) == 1  # trained, as no model was given
 
 
