@@ -114,16 +114,18 @@ def ensure_readable(*corpora: CorpusFiles | str | None) -> None:
         except OSError as error:
             problem = read_error(path, error, UserError)
             missing = isinstance(error, FileNotFoundError)
-            raise UserError(f"{problem} {_how_to_prepare(path)}" if missing else str(problem)) from error
+            raise UserError(f"{problem}".rstrip(".") + _how_to_prepare(path) if missing else str(problem)) from error
 
 
 def _how_to_prepare(path: Path) -> str:
-    """The command that creates a corpus file, which is known if its folder is named like a corpus."""
-    name = path.absolute().parent.name
-    if (Path(__file__).parents[1] / "prepare" / "readers" / f"{name}.py").is_file():
+    """The command that creates a corpus file, which is known for pairs, and if its folder is named like a corpus."""
+    from seq2seq_chat.cli.prepare import prepare
+
+    name = "pairs" if path.suffix == ".tsv" else path.absolute().parent.name
+    if name in prepare.commands:
         command = f"seq2seq-chat prepare {name} INPUT --output {shlex.quote(str(path.parent))}"
-        return f"To create it: {command} (docs/corpora.md says how to get INPUT)"
-    return "`seq2seq-chat prepare` creates corpora, see docs/corpora.md."
+        return f"; to create it: {command} (docs/corpora.md says how to get INPUT)"
+    return "; `seq2seq-chat prepare` creates corpora, see docs/corpora.md"
 
 
 def given_option(name: str) -> str | None:
