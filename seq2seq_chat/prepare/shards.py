@@ -25,7 +25,7 @@ from seq2seq_chat.system.files import file_checksum, write_atomically
 from seq2seq_chat.system.lines import read_error
 from seq2seq_chat.text.tokenizers import TokenizerSettings
 
-_FORMAT = 15  # increment it whenever a reader or a schema changes
+_FORMAT = 16  # increment it whenever a reader or a schema changes
 _ROWS_PER_GROUP = 1 << 17
 MAX_EXAMPLES, MAX_EXAMPLE_LENGTH = 2, 60
 """Examples for a reason why something was left out, and their length in characters."""
@@ -36,7 +36,9 @@ MARKERS, BLANK, INCOMPLETE_PAIR = "ends of conversations", "empty", "the other l
 OTHER_SUBREDDITS, UNPAIRED = "in other subreddits", "without a parent or reply among the others"
 SUBMISSIONS = "submissions"
 """Why comments are left out, or lines of dumps that are none."""
-EXPECTED = frozenset([MARKERS, BLANK, OTHER_SUBREDDITS, UNPAIRED, SUBMISSIONS])
+HEADER = "the names of the columns"
+"""Why a row of a table is left out."""
+EXPECTED = frozenset([HEADER, MARKERS, BLANK, OTHER_SUBREDDITS, UNPAIRED, SUBMISSIONS])
 """Reasons for which much may be left out of a good corpus."""
 MAX_DAMAGES = 100
 """Damaged records that are described; further ones are only counted."""

@@ -25,7 +25,7 @@ from seq2seq_chat.prepare.readers.inputs import safe_members
 from seq2seq_chat.prepare.readers.memories import FILE_NAMES, find_languages, is_memory, read_units
 from seq2seq_chat.prepare.readers.tables import Columns, choose_columns, find_table, is_table, start_of
 from seq2seq_chat.prepare.readers.text import decoded_lines, line_position, text_lines
-from seq2seq_chat.prepare.shards import PAIRS, Piece, ReaderSettings, Shard
+from seq2seq_chat.prepare.shards import HEADER, PAIRS, Piece, ReaderSettings, Shard
 from seq2seq_chat.prepare.tokenizing import TokenizedTexts, tokenize
 from seq2seq_chat.system.compressed import DamagedFile
 from seq2seq_chat.system.lines import MAX_LINE_BYTES, TOO_LONG, read_error
@@ -72,7 +72,8 @@ def read_pair_files(piece: Piece, settings: PairSettings, shard: Shard) -> None:
                 shard.leave_out(UNTRANSLATED, 1, texts)
     elif table := find_table(piece, settings.columns):
         if piece.start:  # a range of a plain file
-            table = table._replace(first_row=0)
+            table = table._replace(first_row=0, header="")
+        shard.leave_out(HEADER, int(bool(table.header)), [table.header])
         for number, row in table.rows(piece, (line for _, line in text_lines(piece, shard))):
             pairs.add(number, table.pair, row)
     else:

@@ -41,6 +41,7 @@ class Table(NamedTuple):
     is_html: bool
     columns: tuple[Any, Any]  # of source and target: indices, or the keys of objects
     width: int = 0  # a row of more columns is damaged
+    header: str = ""  # the names of the columns if the file has them
 
     def rows(self, piece: Piece, lines: Iterable[str]) -> Iterator[tuple[int, Any]]:
         """Yield (number of the line, cells, or the text if it is JSON) of each row. The lines have no line ends.
@@ -143,6 +144,7 @@ def find_table(piece: Piece, columns: Columns | None) -> Table | None:
         settings.get("html") == "true",
         chosen,
         max(width, len(rows[0])),
+        "\t".join(names) if has_header else "",
     )
 
 

@@ -67,11 +67,13 @@ def test_tables(prepare: Prepare, tmp_path: Path, kind: str) -> None:
 
 
 @pytest.mark.parametrize("mark", ["", '"'])
-def test_a_header_of_two_columns_is_left_out(prepare: Prepare, tmp_path: Path, mark: str) -> None:
+def test_a_header_of_two_columns_is_left_out_and_counted(prepare: Prepare, tmp_path: Path, mark: str) -> None:
     rows = [("English", "French"), *((source, source.upper()) for source, _ in PAIRS)]
     lines = [f"{mark}{source}{mark}\t{mark}{target}{mark}\n" for source, target in rows]
     (tmp_path / "x.tsv").write_text("".join(lines), encoding="utf-8")
     assert prepare(tmp_path / "x.tsv", "--tokenizer", "whitespace") == rows[1:]
+    reading = json.loads((tmp_path / "out" / "statistics.json").read_text("utf-8"))["reading"]
+    assert reading["left_out"] == {"the names of the columns": 1}
 
 
 def test_a_row_with_more_columns_is_damage(refuse: Callable[..., str], tmp_path: Path) -> None:
