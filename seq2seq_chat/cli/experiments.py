@@ -28,7 +28,8 @@ def list_experiments(as_json: bool, results: str) -> None:
     from seq2seq_chat.runs.find import list_runs
     from seq2seq_chat.runs.summary import summarize
 
-    summaries = [summarize(run) for run in list_runs(results)]
+    runs = list_runs(results)
+    summaries = [summarize(run) for run in runs]
     if as_json:
         for summary in summaries:
             click.echo(json.dumps(summary.model_dump()))
@@ -42,11 +43,12 @@ def list_experiments(as_json: bool, results: str) -> None:
     def show(value: float | None, form: str) -> str:
         return NO_VALUE if value is None else format(value, form)
 
-    for summary in summaries:
+    for run, summary in zip(runs, summaries, strict=True):
+        unit = f" ({run.config.data.tokenizer})" if summary.task == "language_model" else ""  # of the perplexity
         rows.append(
             (
                 summary.name,
-                summary.task or NO_VALUE,
+                f"{summary.task or NO_VALUE}{unit}",
                 summary.state,
                 f"{summary.step:,}",
                 show(summary.steps, ","),

@@ -125,7 +125,7 @@ def _export_onnx(run: Run, output: str, snapshot: str | None, quantize: str | No
 
 def _print_summary(output: str, about: dict[str, Any]) -> None:
     click.echo(f"{output}: {about['run']}, {about['snapshot']} (step {about['step']:,}), ", nl=False)
-    click.echo(f"{about['vocabulary_size']:,} words, {about['parameters']:,} parameters; to use it:\n")
+    click.echo(f"{about['vocabulary_size']:,} tokens, {about['parameters']:,} parameters; to use it:\n")
 
 
 @click.command()

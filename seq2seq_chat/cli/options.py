@@ -119,10 +119,9 @@ def ensure_readable(*corpora: CorpusFiles | str | None) -> None:
 
 def _how_to_prepare(path: Path) -> str:
     """The command that creates a corpus file, which is known for pairs, and if its folder is named like a corpus."""
-    from seq2seq_chat.cli.prepare import prepare
-
+    root: Any = click.get_current_context().find_root()
     name = "pairs" if path.suffix == ".tsv" else path.absolute().parent.name
-    if name in prepare.commands:
+    if name in root.command.get_command(root, "prepare").commands:
         command = f"seq2seq-chat prepare {name} INPUT --output {shlex.quote(str(path.parent))}"
         return f"; to create it: {command} (docs/corpora.md says how to get INPUT)"
     return "; `seq2seq-chat prepare` creates corpora, see docs/corpora.md"

@@ -42,7 +42,7 @@ CHAPTERS: Chapters = (
 TEXT_CHAPTERS: Chapters = (
     ("Experiment", chapters.overview),
     ("Loss over time", chapters.text_loss),
-    ("What it writes over time", chapters.texts),
+    ("Samples over time", chapters.texts),
     ("Learning curves", chapters.learning_curves),
     ("How far back gradients reach", chapters.text_gradients),
     ("Configuration", chapters.configuration),

@@ -215,7 +215,7 @@ def learning_curves(chapter: Chapter, report: Report) -> None:
         return
     caption = (
         "Loss and perplexity during training. The training loss is measured on batches with dropout (pale: raw, "
-        "strong: averaged over 4 % of the points); the validation loss (markers) is exact and without dropout."
+        "strong: a moving average); the validation loss (markers) is exact and without dropout."
     )
     chapter.add_picture("learning_curves", curves.draw_curves(runs), caption)
     if len(runs) == 1 and len(set(runs[0].train.minutes)) > 1:

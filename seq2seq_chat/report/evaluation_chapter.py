@@ -55,6 +55,7 @@ METRICS: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
     ("mean_length", "mean length of a {output}, tokens", _digits(2)),
 )
 
+_LOW = 20  # BLEU
 _LOW_BLEU = {
     "conversation": ", and low because many replies to small talk are good, but only one of them is the reference",
     "translation": "",
@@ -81,13 +82,14 @@ def evaluation(chapter: Chapter, report: Report) -> None:
         if newest.metrics["copies"]:
             chapter.add(Paragraph(f"{run.prefix}{newest.label}: {describe_copies(newest.metrics, report.task)}."))
     columns = [(label, each.metrics) for label, each in evaluated]
+    low = _LOW_BLEU[report.task] if max(metrics["bleu"] for _, metrics in columns) < _LOW else ""
     chapter.add(_metrics_table(report, columns))
     chapter.add(
         Paragraph(
             "Losses are exact (full softmax) and per target token, end markers included. Word accuracy is the share of "
             "target tokens that are the most probable ones under teacher forcing. distinct-1 and distinct-2 fall as "
             "samples are added, so compare them only for equal numbers of samples. Scores are sacrebleu's"
-            f"{_LOW_BLEU[report.task]}: {_signatures([metrics for _, metrics in columns])}; ± is half the "
+            f"{low}: {_signatures([metrics for _, metrics in columns])}; ± is half the "
             f"width of the 95 % interval, from {RESAMPLES:,} bootstrap resamples. "
             f"Sent2Vec distances use {report.vectors_origin}; compare them only with distances from the same vectors."
         )
@@ -172,8 +174,7 @@ def votes(chapter: Chapter, report: Report) -> None:
     """What people preferred, if they voted on these runs."""
     cast = votes_on_runs(report.runs[0].run.results, [run.name for run in report.runs])
     if not cast:
-        runs = "this run" if len(report.runs) == 1 else "these runs"
-        chapter.add(Paragraph(f"Nobody has voted on {runs}; the page Judge of seq2seq-chat serve collects votes."))
+        chapter.add(Paragraph("No votes yet. The page Judge of seq2seq-chat serve collects some."))
         return
     statistics = vote_statistics(cast)
     caption = (

@@ -301,7 +301,8 @@ class Reporter:
     def log_reply(self, step: int, reply: SampleReply) -> None:
         """Report the model's reply to an utterance."""
         self._samples.append({"step": step, **reply._asdict()})
-        self.log(f"  {reply.source}\n    → {reply.reply}")
+        source, text = (text.replace("\n", "↵") for text in (reply.source, reply.reply))
+        self.log(f"  {source}\n    → {text}")
 
     def _write_scalars(self, step: int, values: dict[str, float]) -> None:
         """Write numbers for TensorBoard by one operation, as ``tf.summary.scalar`` leaks memory with each number."""

@@ -6,6 +6,7 @@ DailyDialog has a dialogue per line, with ``__eou__`` after each turn.
 from __future__ import annotations
 
 import csv
+import html
 import itertools
 import re
 import shlex
@@ -97,7 +98,7 @@ def read_tweets(piece: Piece, settings: ReaderSettings, shard: Shard) -> None:
             markers += 1
         else:
             blank += not line.strip()
-            conversations.add((number - 1 - markers) // 2, [line])
+            conversations.add((number - 1 - markers) // 2, [html.unescape(line)])
     conversations.flush()
     shard.leave_out(BLANK, blank)
 

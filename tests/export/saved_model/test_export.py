@@ -225,7 +225,7 @@ def test_the_printed_program_gives_the_replies_of_chat(
     result = cli("export", run_copy, "--output", folder, "--n-best", 2, "--snapshot", "10")
     assert (result.status, result.err) == (0, "")
     first, _, program = result.out.split("\n", 2)
-    assert first == f"{folder}: {run_copy.name}, 10 (step 10), 60 words, 7,196 parameters; to use it:"
+    assert first == f"{folder}: {run_copy.name}, 10 (step 10), 60 tokens, 7,196 parameters; to use it:"
     questions = b"how are you?\ntell me a joke.\n"
     greedy = cli("chat", run_copy, "--snapshot", "10", stdin=questions).out.splitlines()
     beam = cli("chat", run_copy, "--snapshot", "10", "--n-best", 2, stdin=questions).out.splitlines()

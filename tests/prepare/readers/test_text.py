@@ -142,6 +142,11 @@ def test_single_conversation_is_detected(corpus_file: Write, read: Read, marker:
     assert report.pieces[0].single_conversation
 
 
+def test_tweets_are_unescaped(tmp_path: Path, read: Read) -> None:
+    (tmp_path / "tweets.txt").write_text("salt &amp; pepper?\n&lt;3\n", encoding="utf-8")
+    assert read("tweets", tmp_path / "tweets.txt")[0] == [["salt pepper ?", "3"]]
+
+
 @pytest.mark.parametrize("corpus", ["tweets", "lines"])
 def test_damage_does_not_shift_later_pairs(tmp_path: Path, read: Read, corpus: str) -> None:
     path = tmp_path / "tweets.txt"

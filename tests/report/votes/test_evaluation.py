@@ -176,7 +176,7 @@ def test_chapter_of_a_report(run_copy: Path, tmp_path: Path) -> None:
     report = Report([RunMeasurements(run, "tiny", Decoding())], ReportOptions(), None, print)
     before, after = Chapter("before", tmp_path), Chapter("after", tmp_path)
     votes(before, report)
-    assert "Nobody has voted" in str(before.blocks)
+    assert "No votes yet" in str(before.blocks)
     write_votes(run_copy.parent, run.name)
     votes(after, report)
     pairs, strengths, *sentences = after.blocks
