@@ -103,8 +103,8 @@ sent2vec_option = click.option(
 )
 
 
-def ensure_readable(*corpora: CorpusFiles | str | None) -> None:
-    """Raise UserError, before TensorFlow is loaded, if a file of one of the corpora cannot be opened."""
+def ensure_readable(*corpora: CorpusFiles | str | None, task: str | None = None) -> None:
+    """Raise UserError, before TensorFlow is loaded, if a file of one of the corpora, for a task, cannot be opened."""
     from seq2seq_chat.data.corpus_file import corpus_paths
     from seq2seq_chat.system.lines import read_error
 
@@ -112,16 +112,18 @@ def ensure_readable(*corpora: CorpusFiles | str | None) -> None:
         try:
             open(path, "rb").close()
         except OSError as error:
-            problem = read_error(path, error, UserError)
-            missing = isinstance(error, FileNotFoundError)
-            raise UserError(f"{problem}".rstrip(".") + _how_to_prepare(path) if missing else str(problem)) from error
+            problem = str(read_error(path, error, UserError))
+            if isinstance(error, FileNotFoundError):
+                problem = problem.rstrip(".") + _how_to_prepare(path, task)
+            raise UserError(problem) from error
 
 
-def _how_to_prepare(path: Path) -> str:
-    """The command that creates a corpus file, which is known for pairs, and if its folder is named like a corpus."""
+def _how_to_prepare(path: Path, task: str | None) -> str:
+    """The command that creates a corpus file, known for pairs, texts, and if the folder is named like a corpus."""
     root: Any = click.get_current_context().find_root()
-    name = "pairs" if path.suffix == ".tsv" else path.absolute().parent.name
-    if name in root.command.get_command(root, "prepare").commands:
+    by_task = {"language_model": "text", "translation": "pairs"}.get(task or "")
+    name = by_task or ("pairs" if path.suffix == ".tsv" else path.absolute().parent.name)
+    if path.stem in ("train", "validation", "test") and name in root.command.get_command(root, "prepare").commands:
         command = f"seq2seq-chat prepare {name} INPUT --output {shlex.quote(str(path.parent))}"
         return f"; to create it: {command} (docs/corpora.md says how to get INPUT)"
     return "; `seq2seq-chat prepare` creates corpora, see docs/corpora.md"

@@ -85,7 +85,7 @@ def train(
         cluster = cluster_from_environment()
         if cluster is not None and not cluster.is_chief:
             _train_as_worker(cluster)
-    ensure_readable(config.data.train)
+    ensure_readable(config.data.train, task=config.task)
     with explain_validation():
         ensure_readable(config.data.validation)
     load_tensorflow()

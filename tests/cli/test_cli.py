@@ -186,10 +186,10 @@ BEFORE_TENSORFLOW = [  # in the folder of a run, as far as it is read
     ("train {config} --set data.train=none.txt", "none.txt does not exist"),
     ("train {config} --set data.validation=none.txt", "none.txt does not exist"),
     (
-        "evaluate . --data dailydialog/none.txt",
+        "evaluate . --data dailydialog/test.txt",
         "to create it: seq2seq-chat prepare dailydialog INPUT --output dailydialog",
     ),
-    ("evaluate . --data none/none.tsv", "to create it: seq2seq-chat prepare pairs INPUT --output none"),
+    ("evaluate . --data none/train.tsv", "to create it: seq2seq-chat prepare pairs INPUT --output none"),
     ("report . --data none.txt", "none.txt does not exist"),
     ("evaluate . --json {folder}", "--json {folder} is a folder; name a file in it"),
     ("check {config} --json {folder}", "--json {folder} is a folder; name a file in it"),
