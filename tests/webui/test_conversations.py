@@ -118,6 +118,13 @@ def test_other_replies_are_samples_and_all_are_kept(page: Any, shared_server: st
     page.route("**/api/chat**", lambda route: fulfill_reply(route, ANSWER | {"reply": "A 3"}))
     page.get_by_role("button", name="Another reply").click()
     expect(page.locator("#note")).to_have_text("The same words as in reply 2.")
+    page.unroute("**/api/chat**")
+    others = echo(page)
+    choose_beam(page)
+    for number in (1, 2, 3):
+        page.get_by_role("button", name="Another reply").first.click()
+        expect(page.locator(".message.model").first).to_contain_text(f"A {number}")
+    assert [request["decoding"]["method"] for request in others] == ["beam", "sample", "sample"]
 
 
 def test_two_tabs_keep_the_messages_of_both(page: Any, shared_server: str, expect: Any) -> None:
@@ -152,6 +159,11 @@ def test_a_link_shows_the_same_reply_or_says_why_not(page: Any, serve: Serve, re
         other.goto(link)
         expect(other.locator(".message.model .message-text")).to_have_text(reply)
         expect(other.locator(".linked")).to_have_text("The same reply as when the link was made.")
+        for cut, message in ((link[:-9], "This link is incomplete. Copy it again."), (address, "")):
+            new = other.context.new_page()
+            new.goto(cut)
+            expect(new.locator("#note")).to_have_text(message)
+            assert "sample" not in new.evaluate("JSON.stringify(localStorage)")  # the link's method is its own
         (results / "tiny" / "checkpoints" / "0000000020.npz").unlink()
         shutil.rmtree(results / "tiny" / "snapshots" / "20")
         other.goto("about:blank")

@@ -7,7 +7,7 @@ import { ConversationList } from "./conversation_list.js";
 import { DecodingForm } from "./decoding.js";
 import { byId, copyToClipboard, download, element, onEscape, timedName } from "./dom.js";
 import { noteMissing, showKept } from "./kept.js";
-import { linkTo, notRepeatable, offerLink, openedLink } from "./permalink.js";
+import { linkTo, noteIncomplete, notRepeatable, offerLink, openedLink } from "./permalink.js";
 import { RunPicker, trainingHint } from "./run_picker.js";
 import { pendingReply, turnElements } from "./turn_view.js";
 
@@ -137,7 +137,8 @@ function decodingFor(turn, another) {
   if (!another) return decoding;
   const { run, snapshot } = picker.selection;
   const previous = turn.replies.findLast((reply) => !reply.isAnother) ?? replyOf(turn); // which the form gave
-  const isSame = previous.run === run && previous.snapshot === snapshot && JSON.stringify(previous.decoding) === JSON.stringify(decoding);
+  const settings = ({ seed, ...others }) => JSON.stringify(others);
+  const isSame = previous.run === run && previous.snapshot === snapshot && settings(previous.decoding) === settings(decoding);
   return isSame || decoding.method === "sample" ? { ...form.valueFor("sample"), seed: null } : decoding;
 }
 
@@ -149,7 +150,7 @@ async function requestReply(turn, another = false) {
   const { context_turns: contextTurns = 1 } = picker.details ?? {};
   const body = { run, snapshot: snapshot === "latest" ? null : snapshot, text: turn.text, history: recentHistory(turn), decoding };
   const earlier = turn.replies.map((reply) => reply.answer.reply);
-  await answer(turn, body, (reply) => ({ run, snapshot, decoding, contextTurns, answer: reply, time: new Date().toISOString(), isAnother: another }));
+  await answer(turn, body, (reply) => ({ run, snapshot, decoding, contextTurns, answer: reply, time: new Date().toISOString(), isAnother: another && decoding.method === "sample" }));
   const same = another ? earlier.indexOf(replyOf(turn)?.answer.reply) : -1;
   if (same >= 0 && turn.replies.length > earlier.length) note.textContent = `The same words as in reply ${same + 1}.`;
 }
@@ -248,10 +249,11 @@ byId("download-json").addEventListener("click", () => list.download(conversation
 onEscape(stop);
 byId("starters").append(...STARTERS.map((text) => element("button", { type: "button", class: "btn btn-soft", click: () => send(text) && composer.text.focus() }, text)));
 composer.resize();
-const link = openedLink("reply", isReplyLink, note);
+const link = openedLink("reply", isReplyLink);
 await showKept("chat", open, link);
 composer.text.focus({ preventScroll: true });
 if (link) form.use({ ...link.decoding, seed: null }); // later replies have seeds of their own
 await picker.start(link);
 noteMissing(note);
+noteIncomplete(note);
 if (link) openLink(link);

@@ -55,11 +55,10 @@ export class DecodingForm {
     return value;
   }
 
-  /** Use these settings, as in a request, with the next run. */
+  /** Use these settings, as in a request, with the next run; they are kept only if the user changes them. */
   use({ method, ...values }) {
     this.changes.method = method;
     this.changes.values[method] = values;
-    saveState("decoding", this.changes);
   }
 
   draw() {

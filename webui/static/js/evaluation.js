@@ -1,6 +1,6 @@
 // Voting on the pairs of an evaluation: reply, vote, see the systems, next.
 import { fetchJson } from "./api.js";
-import { address, ask, byId, counted, download, element, formatNumber, withStorage } from "./dom.js";
+import { address, ask, byId, counted, download, element, formatNumber, loadState, saveState } from "./dom.js";
 import { shortName } from "./run_picker.js";
 import { resultTables } from "./votes.js";
 
@@ -111,12 +111,12 @@ async function showResults() {
 
 byId("name").textContent = shortName(name);
 byId("name").title = name;
-byId("judge-name").value = withStorage(() => localStorage.getItem("judge")) ?? "";
+byId("judge-name").value = loadState("judge") ?? "";
 byId("judge-form").addEventListener("submit", (event) => {
   event.preventDefault();
   judge = byId("judge-name").value.trim();
   if (!judge) return;
-  withStorage(() => localStorage.setItem("judge", judge));
+  saveState("judge", judge);
   byId("judge-form").hidden = true;
   byId("judging").hidden = false;
   attempt(showNext);

@@ -6,11 +6,13 @@ export function linkTo(name, value) {
   return `${location.href.replace(/[?#].*$/, "")}#${new URLSearchParams({ [name]: JSON.stringify(value) })}`;
 }
 
+let isIncomplete = false; // the link that was opened
+
 /**
- * The value of the link that was opened; null if there is none, or `isValid` does not accept it, which `note` says then.
+ * The value of the link that was opened; null if there is none, or `isValid` does not accept it: see noteIncomplete.
  * A link that is pasted into the address of an open page is opened as well.
  */
-export function openedLink(name, isValid, note) {
+export function openedLink(name, isValid) {
   addEventListener("hashchange", () => { if (linked(name) !== null) location.reload(); });
   const text = linked(name);
   if (text === null) return null;
@@ -21,8 +23,13 @@ export function openedLink(name, isValid, note) {
   } catch {
     // it was cut
   }
-  note.textContent = "This link is incomplete. Copy it again.";
+  isIncomplete = true;
   return null;
+}
+
+/** Tell if the link that was opened is incomplete. */
+export function noteIncomplete(note) {
+  if (isIncomplete) note.textContent = "This link is incomplete. Copy it again.";
 }
 
 const linked = (name) => new URLSearchParams(location.hash.slice(1)).get(name);

@@ -98,7 +98,7 @@ export class QuestionTable {
       return element("td", { dir: "auto", class: isNew && reply !== null ? null : "muted" }, reply === null ? "–" : reply || "(empty)");
     })));
     byId("answers").replaceChildren(answers.length ? element("div", { class: "table-wrap", tabindex: "0", role: "region", "aria-label": "Replies to the same questions" },
-      element("table", { class: "table answers" }, element("caption", {}, "Replies with the decoding settings of the run; those equal to the previous checkpoint's are pale."),
+      element("table", { class: "table answers" }, element("caption", {}, element("span", {}, "Replies with the decoding settings of the run; those equal to the previous checkpoint's are pale.")),
         element("thead", {}, element("tr", {}, element("th", { scope: "col" }, "Question"), answers.map(({ step }) => element("th", { scope: "col" }, `step ${formatNumber(step)}`)))),
         element("tbody", {}, rows))) : "");
     const wrap = byId("answers").querySelector(".table-wrap");

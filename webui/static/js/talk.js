@@ -6,7 +6,7 @@ import { ConversationList } from "./conversation_list.js";
 import { byId, copyToClipboard, counted, download, element, onEscape, timedName } from "./dom.js";
 import { newId, noteMissing, showKept, titleOf } from "./kept.js";
 import { errorMessage } from "./messages.js";
-import { linkTo, notRepeatable, offerLink, openedLink } from "./permalink.js";
+import { linkTo, noteIncomplete, notRepeatable, offerLink, openedLink } from "./permalink.js";
 import { findLoop, repeatedTurn } from "./repetition.js";
 import { RunPicker, modelLabel, shortName, snapshotLabel, snapshotTitle, trainingHint } from "./run_picker.js";
 import { addSearch } from "./select_search.js";
@@ -20,7 +20,7 @@ const partnerSnapshot = byId("partner-snapshot");
 const form = new DecodingForm();
 const picker = new RunPicker(showRun, (error) => { note.textContent = error.message; }, "/");
 
-const link = openedLink("talk", isTalk, byId("summary"));
+const link = openedLink("talk", isTalk);
 const list = new ConversationList("talk", open);
 let wantedPartner = link?.models[1]; // until the user chooses another
 /** What is shown: {models: [{run, snapshot}, {run, snapshot}], decoding, seed, text, replies: [{text, step}]}, with replies of both in turns. */
@@ -225,4 +225,5 @@ if (link) form.use(link.decoding);
 await showKept("talk", open, link);
 await picker.start(link?.models[0]);
 noteMissing(note);
+noteIncomplete(note);
 if (link) openLink();

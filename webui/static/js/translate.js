@@ -8,7 +8,7 @@ import { isNamed, newId, noteMissing, showKept, titleOf } from "./kept.js";
 import { attention, facts, hypotheses, unknownWords } from "./explanation.js";
 import { capitalize, labelsOf } from "./labels.js";
 import { errorMessage, warning } from "./messages.js";
-import { linkTo, notRepeatable, offerLink, openedLink } from "./permalink.js";
+import { linkTo, noteIncomplete, notRepeatable, offerLink, openedLink } from "./permalink.js";
 import { RunPicker, modelLabel, trainingHint } from "./run_picker.js";
 import { searchLink } from "./search_request.js";
 import { tokenElement } from "./tokens.js";
@@ -255,7 +255,7 @@ composer.text.addEventListener("input", () => {
 });
 onEscape(() => { if (pending) stop(); });
 
-link = openedLink("translation", isTranslationLink, note);
+link = openedLink("translation", isTranslationLink);
 const draft = isNamed ? null : loadState("source");
 await showKept("translate", open, link);
 composer.setText(link?.text ?? draft ?? composer.text.value);
@@ -263,4 +263,5 @@ composer.text.focus({ preventScroll: true });
 if (link) form.use(link.decoding);
 await picker.start(link);
 noteMissing(note);
+noteIncomplete(note);
 if (link) translate(link.text);

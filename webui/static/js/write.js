@@ -3,7 +3,7 @@ import { fetchLines } from "./api.js";
 import { ConversationList } from "./conversation_list.js";
 import { byId, counted, formatSeconds, loadState, onEscape, saveState } from "./dom.js";
 import { isNamed, newId, noteMissing, showKept, titleOf } from "./kept.js";
-import { linkTo, notRepeatable, offerLink, openedLink } from "./permalink.js";
+import { linkTo, noteIncomplete, notRepeatable, offerLink, openedLink } from "./permalink.js";
 import { RunPicker, snapshotTitle, trainingHint } from "./run_picker.js";
 import { WrittenText } from "./written_text.js";
 
@@ -146,13 +146,14 @@ addEventListener("pagehide", () => {
   saveState("prompt", { run: shownRun, fields: fields() }); // also if nothing was written
   if (pending) save();
 });
-const link = openedLink("text", isTextLink, note);
+const link = openedLink("text", isTextLink);
 const draft = isNamed ? null : loadState("prompt");
 await showKept("write", open, link);
 if (link) setFields({ run: link.run, fields: FIELDS.map((name) => (name === "text" ? link.prompt : link[name]) ?? "") });
 else if (draft) setFields(draft);
 await picker.start(link);
 noteMissing(note);
+noteIncomplete(note);
 if (link) {
   const { text, ...request } = link;
   writeTexts([request], link);
