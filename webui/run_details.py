@@ -203,7 +203,7 @@ def run_details(run: runs.Run, summary: Summary, results: Path, limits: Limits) 
 
 
 def learning_curves(run: runs.Run) -> dict[str, Curve]:
-    """The curves of training and of validation, averaged down to MAX_POINTS.
+    """The curves of training, averaged down to MAX_POINTS, and of validation, thinned out to these.
 
     A curve has a list of steps and lists of equal length for each other field of its model, with None where one is
     missing or not finite. Losses are in nats per target token.
@@ -212,7 +212,21 @@ def learning_curves(run: runs.Run) -> dict[str, Curve]:
     for line in read_json_lines(run.metrics_file, MAX_BYTES):
         if str(line.get("kind")) in lines:
             lines[line["kind"]].append(line)
+    lines["validation"] = _thinned(lines["validation"])
     return {kind: _curve(lines[kind], [*model.model_fields]) for kind, model in CURVES.items()}
+
+
+def _thinned(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The first line, the last one, and the one with the lowest loss of each group of neighbors between them."""
+
+    def loss(line: dict[str, Any]) -> float:
+        number = finite_number(line.get("loss"))
+        return math.inf if number is None else number
+
+    inner = lines[1:-1]
+    size = math.ceil(len(inner) / (MAX_POINTS - 2)) or 1
+    lowest = [min(inner[start : start + size], key=loss) for start in range(0, len(inner), size)]
+    return [*lines[:1], *lowest, *lines[1:][-1:]]
 
 
 def _curve(lines: list[dict[str, Any]], names: list[str]) -> Curve:

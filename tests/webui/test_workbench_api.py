@@ -1,6 +1,7 @@
 """The workbench of runs over HTTP: events, comparisons, notes and learning curves."""
 
 import json
+import math
 import shutil
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -120,6 +121,16 @@ def test_curves_have_all_quantities(client: FlaskClient, results: Path) -> None:
         "train": {"step": [5, 10], "loss": [4.0, None], "learning_rate": [0.1, 0.05], "gradient_norm": [2.5, None]},
         "validation": {"step": [5, 10], "loss": [3.5, 3.25], "bleu": [12.25, None]},
     }
+
+
+def test_long_curves_keep_the_first_the_last_and_the_best_validation(client: FlaskClient, results: Path) -> None:
+    losses = [3 + math.sin(step / 150) for step in range(2_000)]
+    lines = [{"step": step, "kind": "validation", "loss": loss} for step, loss in enumerate(losses)]
+    (results / "tiny" / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    curve = client.get("/api/runs/tiny").get_json()["curves"]["validation"]
+    assert len(curve["step"]) <= 400 and curve["step"] == sorted(curve["step"])
+    assert {0, 1_999, losses.index(min(losses))} <= set(curve["step"])
+    assert curve["loss"] == pytest.approx([losses[step] for step in curve["step"]], rel=1e-5)
 
 
 def test_notes_are_stored_in_the_run(client: FlaskClient, results: Path, cli: Cli) -> None:
