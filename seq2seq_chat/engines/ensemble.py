@@ -11,7 +11,8 @@ import numpy as np
 
 from seq2seq_chat.config import Model
 from seq2seq_chat.engines import ReplyEngine
-from seq2seq_chat.engines.scorer import StepEngine
+from seq2seq_chat.engines.scorer import StepScorer
+from seq2seq_chat.search.batches import StepEngine
 from seq2seq_chat.search.engine import Edits, StepOutput, StepRequest
 from seq2seq_chat.search.logit_rules import choose_words
 
@@ -43,6 +44,11 @@ class EnsembleEngine(StepEngine):
         rows = np.zeros(len(logits), np.float32)
         chosen = choose_words(logits.astype(np.float32), rows, np.mean(attention, axis=0), request)
         return chosen, list(following)
+
+    @property
+    def sample_scorer(self) -> StepScorer:
+        """Scores samples, and counts correct tokens."""
+        return StepScorer(self)
 
     def fingerprint(self) -> str:
         """SHA-256 in hex of the weights of all models."""

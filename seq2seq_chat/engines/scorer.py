@@ -1,4 +1,4 @@
-"""Log-probabilities of given targets, word by word, over the steps of any engine; the base of engines without more."""
+"""Log-probabilities of given targets, word by word, over the steps of any engine."""
 
 from __future__ import annotations
 
@@ -7,10 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from seq2seq_chat.config import Decoding, Model
 from seq2seq_chat.data.batches import Batches, Bucket
 from seq2seq_chat.data.dataset import Dataset
-from seq2seq_chat.search.batches import ReplySearch
 from seq2seq_chat.search.engine import Edits, Engine, SampleScores, StepRequest
 from seq2seq_chat.text.vocabulary import GO
 
@@ -66,24 +64,3 @@ class StepScorer:
             words[rows, t] = output.forced
             correct[rows] += output.words[:, 0] == previous
         return words, correct
-
-
-class StepEngine(Engine):
-    """An engine whose searches and scores consist of its steps; see :class:`seq2seq_chat.engines.ReplyEngine`."""
-
-    def __init__(self, config: Model, has_attention: bool) -> None:
-        self._limits = config.decoder_steps, config.encoder_steps if has_attention else 0
-
-    @property
-    def steps(self) -> StepEngine:
-        """Computes the steps of searches."""
-        return self
-
-    @property
-    def sample_scorer(self) -> StepScorer:
-        """Scores samples, and counts correct tokens."""
-        return StepScorer(self)
-
-    def search(self, decoding: Decoding) -> ReplySearch:
-        """Return the search with the given settings, without reranking."""
-        return ReplySearch(self, decoding, *self._limits)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from seq2seq_chat.config import Decoding
+from seq2seq_chat.config import Decoding, Model
 from seq2seq_chat.search.engine import Engine, Hypotheses, Search, run_search, search_steps
 from seq2seq_chat.search.methods import OnStep, SearchSize, beam_search, length_divisor, sequential_search
 from seq2seq_chat.search.records import Recorder, SearchStep
@@ -78,6 +78,22 @@ class ReplySearch:
         if decoding.method == "beam":
             return beam_search(size, decoding, prefixes, on_step)
         return sequential_search(size, decoding, prefixes, on_step, uniform if samples_of(decoding) else None)
+
+
+class StepEngine(Engine):
+    """An engine whose searches consist of its steps."""
+
+    def __init__(self, config: Model, has_attention: bool) -> None:
+        self._limits = config.decoder_steps, config.encoder_steps if has_attention else 0
+
+    @property
+    def steps(self) -> StepEngine:
+        """Computes the steps of searches."""
+        return self
+
+    def search(self, decoding: Decoding) -> ReplySearch:
+        """Return the search with the given settings, without reranking."""
+        return ReplySearch(self, decoding, *self._limits)
 
 
 def samples_of(decoding: Decoding) -> int:

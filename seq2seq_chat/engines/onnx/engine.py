@@ -21,9 +21,9 @@ from seq2seq_chat.engines.onnx.manifest import (
     ExportedModelError,
     read_manifest,
 )
-from seq2seq_chat.engines.scorer import StepEngine
+from seq2seq_chat.engines.scorer import StepScorer
 from seq2seq_chat.runs.run import MODEL_FILE
-from seq2seq_chat.search.batches import ReplySearch
+from seq2seq_chat.search.batches import ReplySearch, StepEngine
 from seq2seq_chat.search.engine import ALTERNATIVES, NEG_INF, Block, BlockRequest, Rows, StepOutput, StepRequest
 from seq2seq_chat.search.logit_rules import (
     candidates,
@@ -226,6 +226,11 @@ class OnnxEngine(StepEngine):
         else:
             chosen = choose_among(logits, words, normalizer, attention, request)
         return chosen, Rows(state, memory, utterances)
+
+    @property
+    def sample_scorer(self) -> StepScorer:
+        """Scores samples, and counts correct tokens."""
+        return StepScorer(self)
 
     def search(self, decoding: Decoding) -> ReplySearch:
         """Return the search with the given settings, without reranking. Raises UserError for the dynamic decoder."""
