@@ -71,7 +71,8 @@ def write_lines(folder: Path, conversations: list[list[str]]) -> None:
 
 
 def write_tweets(folder: Path, conversations: list[list[str]]) -> None:
-    (folder / "tweets.txt").write_text("".join(f"{text}\n" for texts in conversations for text in texts), "utf-8")
+    lines = (f"{escape(text, quote=False)}\n" for texts in conversations for text in texts)
+    (folder / "tweets.txt").write_text("".join(lines), "utf-8")
 
 
 def write_dailydialog(folder: Path, conversations: list[list[str]]) -> None:
