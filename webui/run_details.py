@@ -203,7 +203,7 @@ def run_details(run: runs.Run, summary: Summary, results: Path, limits: Limits) 
 
 
 def learning_curves(run: runs.Run) -> dict[str, Curve]:
-    """The curves of training, averaged down to MAX_POINTS, and of validation, thinned out to these.
+    """The curves of training, averaged down to MAX_POINTS, and of validation, thinned out to as many.
 
     A curve has a list of steps and lists of equal length for each other field of its model, with None where one is
     missing or not finite. Losses are in nats per target token.

@@ -348,7 +348,7 @@ def text(inputs: tuple[str, ...], output: str, split: Any, vocabulary_size: int,
 
 
 def _prepare_corpus(corpus: str, options: dict[str, Any], **settings: Any) -> None:
-    """Prepare a corpus, and print its statistics. ``options`` are those of the command line, without None."""
+    """Prepare a corpus by ``options``, None for a default, and further ``settings``; print its statistics."""
     from seq2seq_chat.prepare.pipeline import prepare as prepare_corpus
     from seq2seq_chat.prepare.settings import PrepareSettings
     from seq2seq_chat.prepare.split import SPLITS

@@ -55,11 +55,8 @@ METRICS: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
     ("mean_length", "mean length of a {output}, tokens", _digits(2)),
 )
 
-_LOW = 20  # BLEU
-_LOW_BLEU = {
-    "conversation": ", and low because many replies to small talk are good, but only one of them is the reference",
-    "translation": "",
-}
+_LOW_BLEU = 20
+_WHY_LOW = ", and low because many replies to small talk are good, but only one of them is the reference"
 
 
 def evaluation(chapter: Chapter, report: Report) -> None:
@@ -82,14 +79,14 @@ def evaluation(chapter: Chapter, report: Report) -> None:
         if newest.metrics["copies"]:
             chapter.add(Paragraph(f"{run.prefix}{newest.label}: {describe_copies(newest.metrics, report.task)}."))
     columns = [(label, each.metrics) for label, each in evaluated]
-    low = _LOW_BLEU[report.task] if max(metrics["bleu"] for _, metrics in columns) < _LOW else ""
+    is_low = report.task == "conversation" and max(metrics["bleu"] for _, metrics in columns) < _LOW_BLEU
     chapter.add(_metrics_table(report, columns))
     chapter.add(
         Paragraph(
             "Losses are exact (full softmax) and per target token, end markers included. Word accuracy is the share of "
             "target tokens that are the most probable ones under teacher forcing. distinct-1 and distinct-2 fall as "
             "samples are added, so compare them only for equal numbers of samples. Scores are sacrebleu's"
-            f"{low}: {_signatures([metrics for _, metrics in columns])}; ± is half the "
+            f"{_WHY_LOW if is_low else ''}: {_signatures([metrics for _, metrics in columns])}; ± is half the "
             f"width of the 95 % interval, from {RESAMPLES:,} bootstrap resamples. "
             f"Sent2Vec distances use {report.vectors_origin}; compare them only with distances from the same vectors."
         )

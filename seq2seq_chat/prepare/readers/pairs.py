@@ -73,7 +73,8 @@ def read_pair_files(piece: Piece, settings: PairSettings, shard: Shard) -> None:
     elif table := find_table(piece, settings.columns):
         if piece.start:  # a range of a plain file
             table = table._replace(first_row=0, header="")
-        shard.leave_out(HEADER, int(bool(table.header)), [table.header])
+        if table.header:
+            shard.leave_out(HEADER, 1, [table.header])
         for number, row in table.rows(piece, (line for _, line in text_lines(piece, shard))):
             pairs.add(number, table.pair, row)
     else:
