@@ -68,9 +68,10 @@ def test_what_training_reports(trained_text: tuple[Run, CommandResult]) -> None:
     assert [line["tokens"] for line in lines if line["kind"] == "train"] == [4 * 4 * 5] * 3
     assert "1,440 training tokens (0.0 % are <unknown>), 700 validation tokens; 4 streams of 359 tokens" in result.out
     assert "language_model (character)" in run_command("experiments", "list", "--results", run.results).out
-    assert all(line.startswith("    →") for line in result.out.splitlines() if "→" in line)
     samples = list(read_json_lines(run.samples_file))
     assert [sample["step"] for sample in samples] == [6, 6, 12, 12]
+    shown = [tuple(sample[key].replace("\n", "↵") for key in ("source", "reply")) for sample in samples]
+    assert re.findall(r"^  (\S.*)\n    → (.*)$", result.out, re.MULTILINE) == shown
     for sample in samples:
         assert sample["source"] + sample["target"] in TEXT
         assert len(sample["reply"]) == len(sample["target"]) == 150
