@@ -1,9 +1,9 @@
 """What the pages print is what the commands print, on models of full size.
 
-Compared are the lines below a command of a ``console`` block, or of a ``text`` block that starts with ``$``, and
-``text`` blocks below a comment: ``<!-- output of: COMMAND -->``, or ``<!-- talks to: RUN -->`` for a conversation.
-``<!-- not compared: REASON -->`` excludes a block. ``…`` stands for anything, and so does the end of a line; times are
-not compared, and other numbers may differ as far as processors make them differ.
+Compared are the lines below a command of a ``console`` block, or of a ``text`` block that starts with ``$``. All other
+``text`` blocks are below a comment: ``<!-- output of: COMMAND -->``, ``<!-- talks to: RUN -->`` for a conversation, or
+``<!-- not compared: REASON -->``, which excludes a block. ``…`` stands for anything, and so does the end of a line;
+times are not compared, and other numbers may differ as far as processors make them differ.
 """
 
 import faulthandler
@@ -43,7 +43,7 @@ class Output(NamedTuple):
 
 def outputs_of(page: Path) -> Iterator[Output]:
     text = page.read_text(encoding="utf-8")
-    pattern = r"(?:^<!-- (output of|talks to|not compared): (.*?) -->\n+)?^```(console|text)\n(.*?)^```"
+    pattern = r"(?:^<!-- (output of|talks to|not compared): (.*?) -->\n+)?^```([a-z]*)\n(.*?)^```"
     for match in re.finditer(pattern, text, re.MULTILINE | re.DOTALL):
         tag, value, kind, block = match.groups(default="")
         where = f"{page.name}:{text.count(chr(10), 0, match.start(3)) + 1}"
@@ -57,6 +57,8 @@ def outputs_of(page: Path) -> Iterator[Output]:
             for command, printed in re.findall(r"^\$ (.*\n(?:  .*\n)*)((?:(?!\$ ).*\n)*)", block, re.MULTILINE):
                 if printed.strip():
                     yield Output(where, command.strip(), printed, value)
+        elif kind in ("text", ""):
+            yield Output(where, "", block, value)
 
 
 OUTPUTS = [output for page in PAGES for output in outputs_of(page)]
@@ -94,7 +96,8 @@ def test_comparison() -> None:
 
 def test_what_is_printed_is_compared_or_says_why_not() -> None:
     assert len(OUTPUTS) > 10
-    assert not [output for output in OUTPUTS if output.excluded and len(output.excluded.split()) < 2]
+    assert not [output.where for output in OUTPUTS if not output.command and not output.excluded]
+    assert not [output.where for output in OUTPUTS if output.excluded and len(output.excluded.split()) < 2]
 
 
 @pytest.mark.nightly

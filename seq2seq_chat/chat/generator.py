@@ -173,6 +173,8 @@ class TextScore(NamedTuple):
     nats: float
     tokens: int
     correct: int  # tokens that are the most probable ones
+    stretches: npt.NDArray[np.float64]  # nats of up to 64 parts of equal length, which leave out less than 64 tokens
+    stretch_tokens: int  # of each part
 
 
 class LanguageModelScorer:
@@ -216,7 +218,7 @@ class LanguageModelScorer:
         # the last stream is followed by fewer tokens than there are streams
         tail, _ = self._read(tokens, starts[-1:] + length, rest, [end[-1:] for end in ends])
         nats, correct = sums.sum(axis=1) + tail[:, 0]
-        return TextScore(float(nats), predicted, int(correct))
+        return TextScore(float(nats), predicted, int(correct), sums[0], length)
 
     def _estimate(self, tokens: npt.NDArray[Any], starts: np.ndarray) -> list[np.ndarray]:
         """The states before each stream, from the tokens before it; zero before the first."""

@@ -159,7 +159,7 @@ BLOCK = 400_000  # counts held together, of as many resamples as that allows
 MAX_KEPT_SAMPLES = 10_000  # about a byte for each and each resample
 
 
-def resampled_sums(statistics: npt.NDArray[np.int32]) -> npt.NDArray[np.float64]:
+def resampled_sums(statistics: npt.NDArray[np.int32 | np.float64]) -> npt.NDArray[np.float64]:
     """The sums over ``RESAMPLES`` samples with replacement: float64 [resamples, columns], exact.
 
     The samples are the same as in ``sacrebleu --confidence`` and ``--paired-bs``, and the same for all statistics of an
@@ -225,6 +225,25 @@ class CorpusLoss(NamedTuple):
     def bits_per_token(self) -> float:
         """The loss in bits: of a character, if these are the tokens."""
         return self.loss / math.log(2)
+
+
+def loss_metrics(loss: CorpusLoss, nats: npt.ArrayLike, tokens: npt.ArrayLike) -> dict[str, Any]:
+    """``loss`` in nats per token, ``loss_bits`` in bits, and ``perplexity``, each with its 95 % interval.
+
+    Args:
+        nats, tokens: of the parts of the corpus, [n] each, that are resampled: samples, or stretches of running text.
+    """
+    sums = resampled_sums(np.stack([nats, tokens], axis=1))
+    low, high = confidence_interval(sums[:, 0] / sums[:, 1])
+    ends = CorpusLoss(low, 1, None), CorpusLoss(high, 1, None)
+    return {
+        "loss": loss.loss,
+        "loss_interval": (low, high),
+        "loss_bits": loss.bits_per_token,
+        "loss_bits_interval": tuple(end.bits_per_token for end in ends),
+        "perplexity": loss.perplexity,
+        "perplexity_interval": tuple(end.perplexity for end in ends),
+    }
 
 
 def perplexity(loss: float) -> float:

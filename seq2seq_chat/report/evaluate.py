@@ -17,17 +17,19 @@ from seq2seq_chat.data.corpus_file import Corpus, corpus_paths, warn_of_edits
 from seq2seq_chat.data.dataset import Dataset
 from seq2seq_chat.data.running_text import RunningText
 from seq2seq_chat.metrics.ngrams import Diversity
-from seq2seq_chat.metrics.scores import RESAMPLES, SEED, CorpusLoss, CorpusScores, bleu_by_source_length
+from seq2seq_chat.metrics.scores import RESAMPLES, SEED, CorpusLoss, CorpusScores, bleu_by_source_length, loss_metrics
 from seq2seq_chat.metrics.sent2vec import Sent2Vec
 from seq2seq_chat.metrics.sentence_vectors import SentenceDistances, load_sentence_vectors
 from seq2seq_chat.report.loaded_run import LoadedRun
 from seq2seq_chat.report.memorization import find_copies
 from seq2seq_chat.report.predictions import Predictions, evaluation_decoding, name_search, predict
 from seq2seq_chat.report.scoring import (
+    HALF_INTERVAL,
     Leakage,
     compare_with_baseline,
     ensure_comparable,
     find_leakage,
+    format_value,
     read_references,
     score_predictions,
     writes_lower_case,
@@ -227,23 +229,22 @@ def compute_metrics(
     the tokens of the target and no others. The ``_varied`` distances exclude the samples whose reply is among the most
     frequent ones.
     """
-    nats, tokens, correct, exact = 0.0, 0, 0, 0
+    nats, tokens = np.empty(predictions.samples), np.empty(predictions.samples, np.int64)
+    correct, exact, first = 0, 0, 0
     diversity = Diversity()
     for block in predictions.in_blocks():
-        nats += math.fsum(p.nats for p in block)
-        tokens += sum(p.tokens for p in block)
+        rows = slice(first, first := first + len(block))
+        nats[rows], tokens[rows] = [p.nats for p in block], [p.tokens for p in block]
         correct += sum(p.right for p in block)
         exact += sum(p.reply_tokens == p.expected_tokens for p in block)
         diversity.add(p.reply_tokens for p in block)
-    loss = CorpusLoss(nats, tokens, predictions.samples)
+    loss = CorpusLoss(math.fsum(nats), int(tokens.sum()), predictions.samples)
     return {
-        "loss": loss.loss,
-        "loss_bits": loss.bits_per_token,
-        "perplexity": loss.perplexity,
+        **loss_metrics(loss, nats, tokens),
         "two_to_the_loss": 2**loss.loss if loss.loss < 1000 else math.inf,
         "samples": predictions.samples,
-        "tokens": tokens,
-        "word_accuracy": correct / tokens,
+        "tokens": loss.tokens,
+        "word_accuracy": correct / loss.tokens,
         "exact_match": exact / predictions.samples,
         **scores.metrics(),
         "bleu_by_source_length_label": scores.bleu(lowercase).kind.label,
@@ -279,9 +280,9 @@ def evaluate_language_model(
         data: text file; None for the configured test text, or else the validation text.
 
     Returns:
-        ``loss`` in nats per token, ``loss_bits`` in bits, ``perplexity``, ``token_accuracy`` (the share of tokens that
-        are the model's most probable ones), ``unknown_share`` and the number of ``tokens``, the first of which is not
-        predicted.
+        What :func:`loss_metrics` returns, ``token_accuracy`` (the share of tokens that are the model's most probable
+        ones), ``unknown_share`` and the number of ``tokens``, the first of which is not predicted. Intervals are from
+        up to 64 stretches of the text, as its tokens are not independent.
 
     Raises:
         UserError: There is no text to evaluate on, or the run cannot be loaded.
@@ -299,9 +300,7 @@ def evaluate_language_model(
         "step": loaded.step,
         "data": file,
         "tokens_are": "characters" if loaded.codecs.source.tokenizer.keeps_line_breaks else "tokens",
-        "loss": loss.loss,
-        "loss_bits": loss.bits_per_token,
-        "perplexity": loss.perplexity,
+        **loss_metrics(loss, score.stretches, np.full(len(score.stretches), score.stretch_tokens)),
         "token_accuracy": score.correct / score.tokens,
         "unknown_share": text.unknown_share(),
         "tokens": score.tokens,
@@ -320,5 +319,5 @@ def format_language_model_metrics(sets: Sequence[dict[str, Any]]) -> str:
         ("unknown", "unknown_share", ".2%"),
         (sets[0]["tokens_are"], "tokens", ","),
     )
-    values = [[label, *(format(each[key], form) for each in sets)] for label, key, form in rows]
-    return format_table([*header, *values], "lr")
+    values = [[label, *(format_value(each, key, form) for each in sets)] for label, key, form in rows]
+    return f"{format_table([*header, *values], 'lr')}\n\n±  {HALF_INTERVAL} of stretches of the text"

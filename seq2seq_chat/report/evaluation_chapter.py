@@ -15,7 +15,7 @@ from seq2seq_chat.report.scoring import (
     describe_copies,
     describe_leakage,
     format_interval,
-    format_score,
+    format_value,
     writes_lower_case,
 )
 from seq2seq_chat.report.votes.evaluation import votes_on_runs
@@ -115,7 +115,7 @@ def _metrics_table(report: Report, evaluated: Sequence[tuple[str, dict[str, Any]
         if key not in SCORE_KEYS:
             row = [name.format(**names), *(show(metrics[key]) for _, metrics in columns)]
         elif title := " or ".join(_score_labels(key, [metrics for _, metrics in columns])):
-            row = [f"{title}, 0–100 ↑", *(format_score(metrics, key) for _, metrics in columns)]
+            row = [f"{title}, 0–100 ↑", *(format_value(metrics, key) for _, metrics in columns)]
         else:
             continue
         rows.append([*row, *([show(values[key]) if key in values else ""] if with_references else [])])

@@ -14,7 +14,7 @@ from seq2seq_chat.data.batches import evenly_spaced
 from seq2seq_chat.data.corpus_file import Corpus
 from seq2seq_chat.data.dataset import Dataset
 from seq2seq_chat.metrics.ngrams import TOP_REPLIES
-from seq2seq_chat.metrics.scores import SCORE_KEYS, SCORES, CorpusScores, Score, sample_statistics
+from seq2seq_chat.metrics.scores import RESAMPLES, SCORE_KEYS, SCORES, CorpusScores, Score, sample_statistics
 from seq2seq_chat.report.loaded_run import LoadedRun
 from seq2seq_chat.report.predictions import BLOCK, Predictions
 from seq2seq_chat.runs.run import Run
@@ -128,7 +128,7 @@ _ROWS = (
     ("2^loss, as the thesis's code prints it", "two_to_the_loss", ".2f"),
     ("word accuracy", "word_accuracy", ".2%"),
     ("exact match (whole lines)", "exact_match", ".2%"),
-    *((key, key, "") for key in SCORE_KEYS),  # with their labels and intervals
+    *((key, key, ".2f") for key in SCORE_KEYS),  # with their labels
     ("Sent2Vec distance", "sent2vec_distance", ".4f"),
     ("Sent2Vec cosine", "sent2vec_cosine", ".4f"),
     (f"distance without the {TOP_REPLIES} most frequent", "sent2vec_distance_varied", ".4f"),
@@ -141,6 +141,7 @@ _ROWS = (
     ("samples", "samples", ","),
     ("tokens", "tokens", ","),
 )
+HALF_INTERVAL = f"half the width of the 95 % interval, from {RESAMPLES:,} bootstrap resamples"
 _BRIEF = {
     "conversation": "loss perplexity exact_match bleu sent2vec_cosine distinct_2 most_frequent_share samples",
     "translation": "loss perplexity word_accuracy exact_match bleu bleu_lowercase chrf samples",
@@ -160,9 +161,7 @@ def format_metrics(metrics: dict[str, Any], every: bool = True) -> str:
     scores = [key for key in SCORE_KEYS if key in shown and metrics[f"{key}_label"]]
     notes = {
         **{metrics[f"{key}_label"]: metrics[f"{key}_signature"] for key in scores},
-        "±": "half the width of the 95 % interval, from {resamples:,} bootstrap resamples".format(
-            **metrics["bootstrap"]
-        ),
+        "±": HALF_INTERVAL,
         "decoding": metrics["decoding"],
         "references": ", ".join(["targets of the corpus", *metrics["references"]]),
         "vectors": metrics["sent2vec"],
@@ -196,25 +195,18 @@ def _rows(columns: dict[str, dict[str, Any]], metrics: dict[str, Any], shown: Se
     """The rows of a table of metrics; ``metrics`` says which scores there are."""
     labels, rows = LABELS[metrics["task"]]._asdict(), [["", *columns]]
     for name, key, form in _ROWS:
-        if key not in shown:
-            continue
-        if key not in SCORE_KEYS:
-            rows.append([name.format(**labels), *(_value(column, key, form) for column in columns.values())])
-        elif label := metrics[f"{key}_label"]:
-            rows.append([label, *(format_score(column, key) for column in columns.values())])
+        label = metrics[f"{key}_label"] if key in SCORE_KEYS else name.format(**labels)
+        if key in shown and label:
+            rows.append([label, *(format_value(column, key, form) for column in columns.values())])
     return rows
 
 
-def _value(column: dict[str, Any] | None, key: str, form: str) -> str:
-    return NO_VALUE if column is None or column[key] is None else format(column[key], form)
-
-
-def format_score(column: dict[str, Any] | None, key: str) -> str:
-    """A score and half of its interval: 26.81 ± 0.89."""
+def format_value(column: dict[str, Any] | None, key: str, form: str = ".2f") -> str:
+    """A metric and half of its interval, if it has one: 26.81 ± 0.89."""
     if column is None or column.get(key) is None:
         return NO_VALUE
-    low, high = column[f"{key}_interval"]
-    return f"{column[key]:.2f} ± {(high - low) / 2:.2f}"
+    value, (low, high) = format(column[key], form), column.get(f"{key}_interval", (0, 0))
+    return f"{value} ± {(high - low) / 2:{form}}" if high > low else value
 
 
 def format_interval(interval: Sequence[float] | None) -> str:
@@ -227,7 +219,12 @@ def format_lengths(by_length: Sequence[dict[str, Any]], source: str, score: str)
     return [
         [f"tokens of the {source}", "samples", score, "95 % interval"],
         *(
-            [row["words"], f"{row['samples']:,}", _value(row, "bleu", ".2f"), format_interval(row["bleu_interval"])]
+            [
+                row["words"],
+                f"{row['samples']:,}",
+                format(row["bleu"], ".2f") if row["bleu"] is not None else NO_VALUE,
+                format_interval(row["bleu_interval"]),
+            ]
             for row in by_length
         ),
     ]

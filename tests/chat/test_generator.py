@@ -107,3 +107,6 @@ def test_a_text_is_scored_from_the_states_of_its_tokens(
     score = LanguageModelScorer(model).score(tokens)
     assert score.nats == pytest.approx(sums[0, 0], rel=1e-7)
     assert (score.tokens, score.correct) == (count - 1, int(sums[1, 0]))
+    ends = np.arange(len(score.stretches) + 1) * score.stretch_tokens
+    read = [model.score(tokens[np.newaxis, :end], tokens[np.newaxis, 1 : end + 1], model.start(1))[0] for end in ends]
+    assert score.stretches == pytest.approx(np.diff([nats for ((nats,), _) in read]), rel=1e-5)

@@ -56,6 +56,8 @@ def test_metrics_by_hand(tmp_path: Path) -> None:
     assert metrics["loss"] == 2.5
     assert metrics["loss_bits"] == pytest.approx(2.5 / math.log(2))
     assert metrics["perplexity"] == pytest.approx(math.e**2.5)
+    assert metrics["loss_interval"] == (2, 3)  # a quarter of the resamples has the second sample twice
+    assert metrics["perplexity_interval"] == pytest.approx((math.e**2, math.e**3))
     assert metrics["two_to_the_loss"] == pytest.approx(2**2.5)
     assert (metrics["word_accuracy"], metrics["exact_match"]) == (0.75, 0.5)
     assert metrics["mean_length"] == 1.5
