@@ -65,7 +65,7 @@ class Training(Section):
     batch_size: PositiveInt = 64
     """samples per step, over all devices; language_model: streams that the text is divided into"""
     micro_batches: PositiveInt | None = None
-    """micro-batches per step, computed in parallel on CPU cores; null: chosen automatically"""
+    """parts of a batch, equal up to a sample, computed in parallel on CPU cores; null: chosen automatically"""
     bptt_forward: Annotated[PositiveInt, OF_LANGUAGE_MODELS] = 64
     """tokens of each stream of text per step, k1 of truncated backpropagation"""
     bptt_backward: Annotated[PositiveInt | None, OF_LANGUAGE_MODELS] = None
