@@ -3,7 +3,7 @@
 seq2seq-chat report quickstart
 echo "Tuesday, the 3rd of March 1987" >dates.txt
 seq2seq-chat report dates --questions dates.txt
-python scripts/make_screenshots.py quickstart fra dates shakespeare_quick --source "Where did you buy that red car?"
+python scripts/make_screenshots.py quickstart translation dates shakespeare_quick --source "Où est la gare ?"
 
 Starts a server with these runs and opens its pages in the system's Chromium. The first run of each task has its pages
 taken; without a run of a task, its pictures stay as they are.
@@ -97,7 +97,7 @@ def main(names: tuple[str, ...], results: str, output: Path, only: tuple[str, ..
         results_folder = Path(folder)
         for run in runs:
             shutil.copytree(run.path, results_folder / without_timestamp(run))
-        limits = Limits()
+        limits = Limits(max_models=8)
         app = create_app(results_folder, limits)
         with running(app, "127.0.0.1", 0, limits) as server, sync_playwright() as playwright:
             browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
@@ -130,12 +130,13 @@ def without_timestamp(run: Run) -> str:
 
 
 def chat(page: Page, site: Site) -> None:
-    """Chat, with the explanation of the last reply open."""
+    """A conversation, on a phone with the explanation of the last reply open."""
     site.open(page)
     choose_beam(page)
     for utterance in UTTERANCES:
         say(page, utterance)
-    explain(page)
+    if page.viewport_size == {"width": PHONE[0], "height": PHONE[1]}:
+        explain(page)
 
 
 def export(page: Page, site: Site) -> None:
@@ -184,6 +185,9 @@ def translate(page: Page, site: Site) -> None:
 
 def compare(page: Page, site: Site) -> None:
     """Compare all snapshots of a run."""
+    for snapshot in find_run(site.name, str(site.results)).snapshots():  # replies do not include the loading of models
+        data = {"run": site.name, "snapshot": snapshot, "text": JOKE}
+        expect(page.request.post(f"{site.address}/api/chat", data=data)).to_be_ok()
     site.open(page, "/compare")
     page.get_by_role("button", name="Add all snapshots").click()
     for utterance in UTTERANCES:
