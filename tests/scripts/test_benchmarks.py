@@ -53,6 +53,20 @@ def test_benchmark_decoding(tmp_path: Path, widths: list[int]) -> None:
     assert all(row["95 % ms"] >= row["median ms"] > 0 for row in results["searches"])
 
 
+@pytest.mark.nightly
+def test_benchmark_recipes(tmp_path: Path) -> None:
+    """The products of a model of dates: by hand, from the sizes of the configuration."""
+    config = SCRIPTS.parent / "configs" / "recipes" / "dates.json"
+    (row,) = run("benchmark_recipes.py", str(config), "--steps", "8", "--precision", "float32", folder=tmp_path)["rows"]
+    pairs = [line.split("\t") for line in (SCRIPTS.parent / "configs/sample/dates_train.tsv").read_text().splitlines()]
+    of_source = 2 * (32 + 64) * 4 * 64 + 128 * 64
+    of_target = (32 + 64 + 64) * 4 * 64 + 64 * 64 + (128 + 64) * 64 + 64 * (4 + len("0123456789-"))
+    ratio = sum(len(source) for source, _ in pairs) / sum(len(target) + 1 for _, target in pairs)
+    expected = 6e-9 * row["target tokens/s"] * (of_source * ratio + of_target)
+    assert row["GFLOP/s"] == pytest.approx(expected, rel=0.02)
+    assert 0 < row["% of peak"] < 100
+
+
 @pytest.mark.slow
 def test_benchmark_language_model(tmp_path: Path) -> None:
     """Training and generating."""
