@@ -90,6 +90,7 @@ def questions(path: Path, count: int) -> list[str]:
 @pytest.mark.smoke
 def test_a_conversation(offline_page: Any, offline_chat: Path, tiny_run: Path, expect: Any) -> None:
     open_file(offline_page, offline_chat)
+    expect(offline_page.locator("#reads")).to_have_text("reads one message")
     texts = questions(tiny_run, 5)
     for text, expected in zip(texts, rounded_bot(tiny_run).replies(texts), strict=True):
         assert send(offline_page, text).locator(".message-text").inner_text() == expected.text
