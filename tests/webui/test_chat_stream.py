@@ -12,7 +12,7 @@ from flask.testing import FlaskClient
 
 from seq2seq_chat.search.batches import ReplySearch
 from seq2seq_chat.search.methods import Progress
-from tests.webui.conftest import REPLY_TIMEOUT, open_page, submit
+from tests.webui.conftest import REPLY_TIMEOUT, open_page, reload, submit
 
 QUESTION = "you see the tree1 ?"
 BODY = {"run": "tiny", "text": QUESTION}
@@ -69,8 +69,9 @@ def test_a_text_without_tokens_has_an_empty_reply(shared_client: FlaskClient) ->
     assert (name, reply["reply"], reply["source_words"]) == ("reply", "", [])
 
 
-def test_closing_the_connection_stops_the_search(shared_server: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A search that would never end by itself, as each step is repeated."""
+@pytest.fixture
+def stopped(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Whether a search was stopped, which would never end by itself, as each step is repeated."""
     stopped = threading.Event()
     original = ReplySearch.begin
 
@@ -86,6 +87,10 @@ def test_closing_the_connection_stops_the_search(shared_server: str, monkeypatch
         return original(self, source, seeds, repeat)
 
     monkeypatch.setattr(ReplySearch, "begin", begin)
+    return stopped
+
+
+def test_closing_the_connection_stops_the_search(shared_server: str, stopped: threading.Event) -> None:
     connection = http.client.HTTPConnection(shared_server.removeprefix("http://"), timeout=240)
     connection.request("POST", "/api/chat/stream", json.dumps(BODY), {"Content-Type": "application/json"})
     response = connection.getresponse()
@@ -94,6 +99,20 @@ def test_closing_the_connection_stops_the_search(shared_server: str, monkeypatch
     response.close()
     connection.close()
     assert stopped.wait(60)
+
+
+def test_a_stopped_reply_is_kept(page: Any, shared_server: str, stopped: threading.Event, expect: Any) -> None:
+    open_page(page, shared_server)
+    submit(page, QUESTION)
+    expect(page.locator(".pending .message-text")).not_to_be_empty(timeout=REPLY_TIMEOUT)
+    page.locator("#stop").click()
+    assert stopped.wait(60)
+    expect(page.locator(".stopped")).to_contain_text("Stopped.")
+    texts = page.locator("#log .message-text").all_inner_texts()
+    assert texts[0] == QUESTION and texts[1]
+    reload(page)
+    expect(page.locator(".stopped")).to_contain_text("Stopped.")
+    assert page.locator("#log .message-text").all_inner_texts() == texts
 
 
 def test_a_stream_that_is_cut_is_an_error(page: Any, shared_server: str, expect: Any) -> None:

@@ -180,9 +180,10 @@ async function answer(turn, body, asReply) {
     conversation.addReply(turn, asReply(reply));
     states.delete(turn.id);
   } catch (error) {
-    if (error.name !== "AbortError" && !(error instanceof ApiError)) console.error(error);
     failure = error;
-    states.set(turn.id, error.name === "AbortError" ? { stopped: true, text: shown } : { error: error.message });
+    if (error.name === "AbortError") turn.stopped = shown;
+    else if (!(error instanceof ApiError)) console.error(error);
+    states.set(turn.id, { error: error.name === "AbortError" ? null : error.message });
     if (error.status === 404) picker.refresh(true);
   }
   const follow = isScrolledToEnd();
