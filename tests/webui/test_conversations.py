@@ -60,7 +60,7 @@ def test_the_history_after_stop_and_after_a_late_retry(page: Any, shared_server:
     hold(page, "**/api/chat**")
     submit(page, "c")
     expect(page.locator(".typing")).to_contain_text("is typing")
-    expect(page.locator(".typing")).to_contain_text("The model is loading or busy.")
+    expect(page.locator(".typing")).to_contain_text("Waiting for the model …")
     page.locator("#stop").click()
     expect(page.locator(".stopped")).to_be_visible()
     expect(page.locator(".typing")).to_have_count(0)
