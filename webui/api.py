@@ -144,8 +144,7 @@ def chat_stream() -> Response:
     stream = question.send(state.pool.stream)
     stream.has_left = request.environ.get("waitress.client_disconnected", stream.has_left)
     first = "" if stream.is_loading else read_first(stream, state.limits.timeout)
-    events = reply_events(question, stream, first, state.limits.timeout)
-    return send_parts(events, EVENTS, stream.stop)
+    return send_parts(reply_events(question, stream, first, state.limits.timeout), EVENTS, stream.stop)
 
 
 @api.post("/api/generate")
