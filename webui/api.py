@@ -128,8 +128,8 @@ def queue_all(keys: Iterable[Key], submit: Callable[[Key], Future[Answer]]) -> I
 @api.post("/api/chat/stream")
 @Operation(
     "chatStream",
-    "Server-sent events: `text` with a ReplyText whenever the reply changes, and then `reply` with a ChatReply or "
-    "`error` with an ErrorResponse. Closing the connection stops the search.",
+    "Server-sent events: `loading` if the model is not in memory, `text` with a ReplyText whenever the reply changes, "
+    "then `reply` with a ChatReply or `error` with an ErrorResponse. Closing the connection stops the search.",
     [ReplyText, ChatReply],
     media_type=EVENTS,
     body=ChatRequest,
@@ -142,9 +142,9 @@ def chat_stream() -> Response:
         raise InvalidRequest("text: only one text can be streamed; use /api/chat for several.")
     question = ChatQuestion(body)
     stream = question.send(state.pool.stream)
-    first = read_first(stream, state.limits.timeout)
-    events = reply_events(question, stream, first, state.limits.timeout)
-    return send_parts(events, EVENTS, stream.stop)
+    stream.has_left = request.environ.get("waitress.client_disconnected", stream.has_left)
+    first = "" if stream.is_loading else read_first(stream, state.limits.timeout)
+    return send_parts(reply_events(question, stream, first, state.limits.timeout), EVENTS, stream.stop)
 
 
 @api.post("/api/generate")
@@ -158,7 +158,7 @@ def chat_stream() -> Response:
 )
 def generate() -> Response:
     """Write a text with a language model."""
-    start = time.perf_counter()
+    start = 0.0
     body = read_body(GenerateRequest, '{"run": "latest", "prompt": "Once upon a time"}')
     run, config = find_run(body.run)
     if config.task != "language_model":
@@ -169,6 +169,8 @@ def generate() -> Response:
     end: dict[str, Any] = {"seed": seed}
 
     def blocks(generator: Generator) -> Iterator[list[GeneratedToken]]:
+        nonlocal start
+        start = time.perf_counter()  # the model is loaded
         check_step(run, body.step, generator.step)
         end.update(step=generator.step, warnings=generator.notes(body.prompt))
         return generator.explained_stream(body.prompt, body.length, decoding, seed)

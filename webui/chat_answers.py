@@ -106,7 +106,7 @@ class ChatQuestion:
             "source_words": reply.source_words,
             "reply_words": best.words if best else [],
             "ended": best.ended if best else None,
-            "seconds": round(time.perf_counter() - self._started, 4),
+            "seconds": round(time.perf_counter() - self._started - answer.loading, 4),
             "step": answer.step,
             "run": self._run.path.name,
             "seed": self._seed if self._decoding.method == "sample" else None,
@@ -132,12 +132,14 @@ class ChatQuestion:
 
 
 def reply_events(question: ChatQuestion, stream: ReplyStream, text: str | None, timeout: float) -> Iterator[str]:
-    """Server-sent events: ``text`` for the reply so far, whenever it changes, and then ``reply`` or ``error``.
+    """Server-sent events: ``loading``, ``text`` for the reply so far, whenever it changes, then ``reply`` or ``error``.
 
-    ``text`` is the first of the stream; it fails after ``timeout`` seconds without another.
+    ``text`` is the first of the stream, "" if the model is loading; it fails after ``timeout`` seconds without another.
     """
     shown = ""
     try:
+        if stream.is_loading:
+            yield server_sent_event("loading", {})
         while text is not None:
             if text != shown:
                 yield server_sent_event("text", {"text": text})

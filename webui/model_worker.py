@@ -60,6 +60,7 @@ class Answer(NamedTuple):
     reply: Reply
     step: int | None  # training steps of the weights
     warnings: list[str]  # about damaged checkpoints that were skipped, and text that cannot be read
+    loading: float  # seconds for which it waited until the model was loaded
 
 
 class ReplyStream(Stream[str]):
@@ -68,6 +69,7 @@ class ReplyStream(Stream[str]):
     def __init__(self) -> None:
         super().__init__()
         self._written = -math.inf  # when, in seconds
+        self.is_loading = False  # whether the model was not in memory when the utterance was queued
 
     @property
     def has_text(self) -> bool:
@@ -128,6 +130,7 @@ class ModelWorker(threading.Thread):
         self._queue: deque[Job] = deque()
         self._changed = threading.Condition()
         self._closed = False
+        self._loaded = math.inf  # when, by the monotonic clock in seconds
         self._searches: JointSearches | None = None  # of replies that are read while they grow
         self._text_interval = SECONDS_BETWEEN_TEXTS
 
@@ -142,6 +145,8 @@ class ModelWorker(threading.Thread):
                 return False
             if len(self._queue) >= self._limits.max_queued:
                 raise ServerBusy("This model is busy. Please try again in a moment.")
+            if isinstance(job, ChatJob) and job.stream:
+                job.stream.is_loading = math.isinf(self._loaded)
             self._queue.append(job)
             self._changed.notify()
             return True
@@ -170,6 +175,7 @@ class ModelWorker(threading.Thread):
 
     def _serve_queue(self) -> None:
         model = self._load()
+        self._loaded = time.monotonic()
         while (jobs := self._next_jobs()) or self._searches:
             chats = [job for job in jobs if isinstance(job, ChatJob)]
             for decoding, is_streamed in dict.fromkeys((job.decoding, job.is_streamed) for job in chats):
@@ -217,7 +223,8 @@ class ModelWorker(threading.Thread):
             self._metrics.first_word.observe(time.monotonic() - job.submitted)
         self._metrics.words.inc(sum(len(hypothesis.words) for hypothesis in reply.hypotheses[:1]))
         unreadable = [] if reply.source_words else [bot.unreadable]
-        job.future.set_result(Answer(reply, bot.step, bot.warnings + unreadable))
+        loading = max(0.0, self._loaded - job.submitted)
+        job.future.set_result(Answer(reply, bot.step, bot.warnings + unreadable, loading))
 
     def _start_streams(self, bot: Chatbot, decoding: Decoding, jobs: list[ChatJob]) -> None:
         """Start replies that are read while they grow; they join the searches that are running."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import threading
 import time
@@ -56,13 +57,11 @@ class RunRegistry:
             NotFoundError: There is no such run.
             RunError: More than one run has this name.
         """
-        try:
+        with contextlib.suppress(NoSuchRun):
             run = match_run(name, list(self.runs().values()))
             if (run.path.name == name or name not in self._names) and (run.path / "config.json").is_file():
                 return run
             self._listed_at = -LISTING_TTL  # the listing is out of date
-        except NoSuchRun:
-            pass
         shortened = name if len(name) <= 60 else name[:57] + "…"
         raise NotFoundError(f"There is no run {shortened!r}. It may have been moved or deleted; choose another.")
 

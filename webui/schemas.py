@@ -182,7 +182,7 @@ class ChatReply(BaseModel):
     source_words: list[str] = Field(description="the tokens that the model read")
     reply_words: list[str] = Field(description="the tokens of the reply")
     ended: bool | None = Field(description="whether the model ended it, not the limit of its length; null if empty")
-    seconds: float = Field(description="time taken on the server, loading the model included")
+    seconds: float = Field(description="time taken on the server, without loading the model")
     run: str = Field(description="full name of the run")
     step: int | None = Field(description="training steps of the weights")
     seed: int | None = Field(description="of sampling, with which the same request gives the same reply; else null")

@@ -199,6 +199,14 @@ def download(page: Any, click: Callable[[], None]) -> str:
     return Path(file.value.path()).read_text(encoding="utf-8")
 
 
+def import_download(page: Any, click: Callable[[], None], folder: Path, expect: Any) -> None:
+    """Import the file that a click downloads."""
+    file = folder / "one.json"
+    file.write_text(download(page, click), encoding="utf-8")
+    page.locator("#import").set_input_files(file)
+    expect(page.locator("#kept-note")).to_have_text("one.json: 1 conversation imported.")
+
+
 def set_view(page: Any, width: int, colors: str) -> None:
     page.set_viewport_size({"width": width, "height": 800})
     page.emulate_media(color_scheme=colors, reduced_motion="reduce")

@@ -4,6 +4,8 @@ import http.client
 import itertools
 import json
 import threading
+import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +14,8 @@ from flask.testing import FlaskClient
 
 from seq2seq_chat.search.batches import ReplySearch
 from seq2seq_chat.search.methods import Progress
-from tests.webui.conftest import REPLY_TIMEOUT, open_page, submit
+from tests.webui.conftest import REPLY_TIMEOUT, Serve, open_page, reload, submit
+from webui import model_pool
 
 QUESTION = "you see the tree1 ?"
 BODY = {"run": "tiny", "text": QUESTION}
@@ -57,6 +60,32 @@ def test_the_reply_grows_to_that_of_the_other_endpoint(shared_client: FlaskClien
         assert [len(text) for text in grown] == sorted(map(len, grown))
 
 
+def test_a_model_that_is_not_in_memory_is_loaded_first(
+    page: Any, client: FlaskClient, serve: Serve, results: Path, monkeypatch: pytest.MonkeyPatch, expect: Any
+) -> None:
+    """The stream and the page say so, and the time of the reply does not include it."""
+    may_load, original = threading.Event(), model_pool.load_model
+
+    def load(*arguments: Any) -> Any:
+        time.sleep(1)
+        assert may_load.wait(60)
+        return original(*arguments)
+
+    monkeypatch.setattr(model_pool, "load_model", load)
+    may_load.set()
+    start = time.monotonic()
+    (first, _), *_, (_, reply) = events(client.post("/api/chat/stream", json=BODY).text)
+    assert first == "loading" and reply["seconds"] < time.monotonic() - start - 1
+    assert events(client.post("/api/chat/stream", json=BODY).text)[0][0] == "text"
+    may_load.clear()
+    with serve(results) as address:
+        open_page(page, address)
+        submit(page, QUESTION)
+        expect(page.locator(".typing")).to_contain_text("Loading the model …")
+        may_load.set()
+        expect(page.locator(".message.model .message-text")).not_to_be_empty(timeout=REPLY_TIMEOUT)
+
+
 def test_errors_before_the_first_word_have_a_status(shared_client: FlaskClient) -> None:
     changes: list[dict[str, Any]] = [{"run": "missing"}, {"snapshot": "no"}, {"step": 7}, {"text": 5}]
     for change, status in zip(changes, (404, 404, 404, 400), strict=True):
@@ -69,8 +98,9 @@ def test_a_text_without_tokens_has_an_empty_reply(shared_client: FlaskClient) ->
     assert (name, reply["reply"], reply["source_words"]) == ("reply", "", [])
 
 
-def test_closing_the_connection_stops_the_search(shared_server: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A search that would never end by itself, as each step is repeated."""
+@pytest.fixture
+def stopped(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Whether a search was stopped, which would never end by itself, as each step is repeated."""
     stopped = threading.Event()
     original = ReplySearch.begin
 
@@ -86,14 +116,32 @@ def test_closing_the_connection_stops_the_search(shared_server: str, monkeypatch
         return original(self, source, seeds, repeat)
 
     monkeypatch.setattr(ReplySearch, "begin", begin)
+    return stopped
+
+
+def test_closing_the_connection_stops_the_search(shared_server: str, stopped: threading.Event) -> None:
     connection = http.client.HTTPConnection(shared_server.removeprefix("http://"), timeout=240)
     connection.request("POST", "/api/chat/stream", json.dumps(BODY), {"Content-Type": "application/json"})
     response = connection.getresponse()
-    assert response.readline().startswith(b"event: text")
+    assert any(line.startswith(b"event: text") for line in response)
     assert not stopped.is_set()
     response.close()
     connection.close()
     assert stopped.wait(60)
+
+
+def test_a_stopped_reply_is_kept(page: Any, shared_server: str, stopped: threading.Event, expect: Any) -> None:
+    open_page(page, shared_server)
+    submit(page, QUESTION)
+    expect(page.locator(".pending .message-text")).not_to_be_empty(timeout=REPLY_TIMEOUT)
+    page.locator("#stop").click()
+    assert stopped.wait(60)
+    expect(page.locator(".stopped")).to_contain_text("Stopped.")
+    texts = page.locator("#log .message-text").all_inner_texts()
+    assert texts[0] == QUESTION and texts[1]
+    reload(page)
+    expect(page.locator(".stopped")).to_contain_text("Stopped.")
+    assert page.locator("#log .message-text").all_inner_texts() == texts
 
 
 def test_a_stream_that_is_cut_is_an_error(page: Any, shared_server: str, expect: Any) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from seq2seq_chat.runs.run import Run
+from tests.conftest import edit_config
 from tests.webui.conftest import (
     Serve,
     choose_beam,
@@ -59,7 +60,7 @@ def test_the_history_after_stop_and_after_a_late_retry(page: Any, shared_server:
     hold(page, "**/api/chat**")
     submit(page, "c")
     expect(page.locator(".typing")).to_contain_text("is typing")
-    expect(page.locator(".typing")).to_contain_text("The model is loading or busy.")
+    expect(page.locator(".typing")).to_contain_text("Waiting for the model …")
     page.locator("#stop").click()
     expect(page.locator(".stopped")).to_be_visible()
     expect(page.locator(".typing")).to_have_count(0)
@@ -240,12 +241,16 @@ def test_the_page_finds_the_first_run_and_newer_weights(page: Any, serve: Serve,
 def test_the_default_is_a_run_with_a_checkpoint(page: Any, serve: Serve, results: Path, expect: Any) -> None:
     newer = results / "zzz"
     shutil.copytree(results / "tiny", newer)
+    edit_config(newer, "data", train="train.txt", validation=None, test=None, context_turns=3)
     for folder in ("checkpoints", "snapshots"):
         shutil.rmtree(newer / folder)
     with serve(results) as address:
         open_page(page, address)
         expect(page.locator("#run")).to_have_value("tiny")
         expect(page.locator("#run option", has_text="zzz")).to_have_text("zzz (no checkpoint yet)")
+        expect(page.locator("#reads")).to_have_text("reads one message")
+        page.locator("#run").select_option("zzz")
+        expect(page.locator("#reads")).to_have_text("reads the last 3 messages")
 
 
 def test_a_run_is_deleted_during_a_conversation(page: Any, serve: Serve, results: Path, expect: Any) -> None:

@@ -30,7 +30,7 @@ TRANSLATED = REPLY | {"model": MODEL | {"decoding": BEAM}, "label": "tiny"}
 COLUMN = MODEL | {"decoding": BEAM, "task": "conversation"}
 TALK = {"models": [MODEL] * 2, "decoding": BEAM, "seed": 1, "text": "a", "replies": [{"text": "b", "step": 2}] * 2}
 RECORDS: dict[str, dict[str, Any]] = {
-    "chat": {"turns": [TURNS[0] | {"before": ["x", "y"]}, *TURNS[1:]]},
+    "chat": {"turns": [TURNS[0] | {"before": ["x", "y"], "stopped": "c"}, *TURNS[1:]]},
     "compare": {
         "columns": [COLUMN, COLUMN | {"task": "translation"}],
         "turns": [{"id": "1", "time": 1, "text": "a b", "results": [{"reply": REPLY}, {"error": "It failed."}]}],

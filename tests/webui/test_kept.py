@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.webui.conftest import download, hold, open_page, reload, submit, wait_until_kept
+from tests.webui.conftest import download, hold, import_download, open_page, reload, submit, wait_until_kept
 from tests.webui.test_browser import send
 from tests.webui.test_conversations import ANSWER, echo, texts
 
@@ -137,7 +137,12 @@ def test_everything_is_found_downloaded_deleted_and_imported(
     expect(page.locator("#log li")).to_have_count(len(talk["replies"]) + 1)
 
 
-def test_a_new_evaluation_survives_a_reload(page: Any, shared_server: str, expect: Any) -> None:
+def test_a_new_evaluation_and_columns_survive_a_reload(page: Any, shared_server: str, expect: Any) -> None:
+    open_page(page, shared_server, "/compare")
+    page.get_by_role("button", name="Add column").click()
+    reload(page)
+    expect(page.locator(".lane-head")).to_have_count(1)
+    assert page.url == f"{shared_server}/compare"  # there is nothing to keep yet
     open_page(page, shared_server, "/judge")
     page.get_by_role("button", name="Add column").click()
     page.locator("#prompts").fill("a\nb")
@@ -198,12 +203,9 @@ def test_the_file_of_a_page_is_imported(
 ) -> None:
     """And what of it is not stored is said."""
     show(page, shared_server)
-    file = tmp_path / "one.json"
-    file.write_text(download(page, lambda: page.locator("#download-json").dispatch_event("click")), encoding="utf-8")
-    page.locator("#import").set_input_files(file)
-    expect(page.locator("#kept-note")).to_have_text("one.json: 1 conversation imported.")
+    import_download(page, lambda: page.locator("#download-json").dispatch_event("click"), tmp_path, expect)
     fill_storage(page)
-    page.locator("#import").set_input_files(file)
+    page.locator("#import").set_input_files(tmp_path / "one.json")
     lost = "1 conversation will be lost when this page is closed: the browser's storage is full or disabled."
     expect(page.locator("#kept-note")).to_have_text(f"one.json: 0 conversations imported. {lost}")
 

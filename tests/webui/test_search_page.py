@@ -90,6 +90,13 @@ def test_a_word_is_forced_and_the_search_goes_on(page: Any, shared_server: str, 
     expect(page.locator(".forced-word")).to_have_count(2)
     searched(page, lambda: page.get_by_role("button", name="Clear").click())
     expect(page.locator("#forced")).to_be_hidden()
+    page.go_back()
+    expect(page.locator(".forced-word")).to_have_count(2)
+    page.go_back()
+    expect(page.locator("#ranking tbody tr").first).to_be_visible()
+    expect(page.locator(".forced-word")).to_have_count(0)
+    page.go_forward()
+    expect(page.locator(".forced-word")).to_have_count(2)
 
 
 def test_the_slider_searches_again_and_shows_what_changes(page: Any, shared_server: str, expect: Any) -> None:

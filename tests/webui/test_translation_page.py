@@ -20,6 +20,7 @@ from tests.webui.conftest import (
     Serve,
     choose_beam,
     hold,
+    import_download,
     open_page,
     problems_of,
     reload,
@@ -92,7 +93,7 @@ def test_the_page_has_no_words_of_conversations(shared_client: FlaskClient) -> N
     assert not OTHER_TASK.search(main)
 
 
-def test_lines_are_translated_one_by_one(page: Any, server: str, results: Path, expect: Any) -> None:
+def test_lines_are_translated_one_by_one(page: Any, server: str, results: Path, tmp_path: Path, expect: Any) -> None:
     bot = Chatbot.load(Run(results / "words"))
     replies = [bot.reply(line, Decoding(method="beam", beam_width=5, n_best=5)) for line in LINES]
     open_page(page, server, "/?run=words")
@@ -110,6 +111,7 @@ def test_lines_are_translated_one_by_one(page: Any, server: str, results: Path, 
     page.locator("#copy").click()
     expect(page.locator("#status")).to_have_text("The translation was copied to the clipboard.")
     assert page.evaluate("() => navigator.clipboard.readText()").split("\n") == [reply.text for reply in replies]
+    import_download(page, page.locator("#download-json").click, tmp_path, expect)
     assert not OTHER_TASK.search(page.locator("main").inner_text())
     page.locator("#clear").click()
     expect(page.locator("#output > li, #details:visible, #copy:visible")).to_have_count(0)

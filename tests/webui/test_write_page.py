@@ -10,7 +10,16 @@ import pytest
 from seq2seq_chat.chat.generator import GeneratedToken, Generator
 from seq2seq_chat.config import Decoding
 from seq2seq_chat.runs.run import Run
-from tests.webui.conftest import REPLY_TIMEOUT, download, hold, open_any_page, open_page, reload, serving
+from tests.webui.conftest import (
+    REPLY_TIMEOUT,
+    download,
+    hold,
+    import_download,
+    open_any_page,
+    open_page,
+    reload,
+    serving,
+)
 
 TEXT = "the cat sat on a mat.\n"
 SAMPLE = Decoding(method="sample")
@@ -60,7 +69,7 @@ def test_two_snapshots_write_side_by_side(page: Any, server: str, results: Path,
     expect(texts).to_have_count(1)
 
 
-def test_a_text_is_kept_and_its_link_writes_it_again(page: Any, server: str, expect: Any) -> None:
+def test_a_text_is_kept_and_its_link_writes_it_again(page: Any, server: str, tmp_path: Path, expect: Any) -> None:
     open_page(page, server, "/write?run=writer")
     page.get_by_label("Top k").fill("3")
     page.get_by_label("Top p").fill("0.9")
@@ -75,7 +84,8 @@ def test_a_text_is_kept_and_its_link_writes_it_again(page: Any, server: str, exp
     assert [page.locator(name).input_value() for name in ("#text", "#top_k", "#seed")] == ["the Ω", "3", "4"]
     page.locator(".token").nth(3).hover()
     expect(page.locator("#details tr")).to_have_count(5)
-    assert download(page, page.get_by_role("button", name="Download").click) == f"the Ω{text}"
+    assert download(page, page.get_by_role("button", name="Download", exact=True).click) == f"the Ω{text}"
+    import_download(page, page.get_by_role("button", name="JSON").click, tmp_path, expect)
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     page.get_by_role("button", name="Copy").click()
     expect(note).to_contain_text("The text was copied")

@@ -72,7 +72,8 @@ def export_page(run: Run, folder: str | Path, assets: Assets, snapshot: str | No
     trained = load_trained_model(run, snapshot)
     about = {"step": trained.step, "run": _describe(run, snapshot or LATEST, trained.step, assets)}
     model = base64.b85encode(pack_model(trained, run.config, about, run.name)).replace(b"<", b",").decode()
-    page = _render(run, model, assets)
+    weights = hashlib.sha256(b"".join(variable.numpy().tobytes() for variable in trained.model.trainable_variables))
+    page = _render(run, model, f"{run.name}:{weights.hexdigest()[:16]}", assets)
     with new_folder(folder) as temporary:
         (temporary / PAGE).write_text(page, encoding="utf-8")
         write_model_card(run, temporary)
@@ -115,7 +116,8 @@ def differences(decoding: Decoding) -> list[str]:
     ]
 
 
-def _render(run: Run, model: str, assets: Assets) -> str:
+def _render(run: Run, model: str, owner: str, assets: Assets) -> str:
+    """The page; ``owner`` names what the browser keeps of it, apart from what it keeps of other runs and weights."""
     page = PAGES[run.config.task]
     script = bundle(page, [_PAGE, assets.static / "js"])
     worker = f'const startWorker = () => {{\n"use strict";\n{bundle("worker", [JAVASCRIPT])}}};\n'
@@ -129,7 +131,7 @@ def _render(run: Run, model: str, assets: Assets) -> str:
     template = environment.get_template(f"{page}.html")
     content = {
         "layout": "layout.html",
-        "run": run.name,
+        "owner": owner,
         "title": re.sub(r"^\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d_", "", run.name),
         "icon": f"data:image/svg+xml,{quote(_read(assets.static / 'icon.svg'))}",
         "labels": {task: names._asdict() for task, names in LABELS.items()},
@@ -158,16 +160,9 @@ def _styles(page: str, markup: str, assets: Assets) -> str:
 def _policy(scripts: list[str], styles: str) -> str:
     """The content security policy: these scripts and styles only, a worker made of them, and no network."""
     hashes = " ".join(map(_hash, scripts))
-    return "; ".join(
-        (
-            "default-src 'none'",
-            f"script-src {hashes}",
-            f"style-src {_hash(styles)}",
-            "img-src data:",  # icons of ours and of Bootstrap
-            "worker-src blob:",
-            "base-uri 'none'",
-            "form-action 'none'",
-        )
+    return (  # images are icons of ours and of Bootstrap
+        f"default-src 'none'; script-src {hashes}; style-src {_hash(styles)}; img-src data:; worker-src blob:; "
+        "base-uri 'none'; form-action 'none'"
     )
 
 

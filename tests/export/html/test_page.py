@@ -41,9 +41,9 @@ def offline_chat(cli: Cli, tiny_run: Path, tmp_path_factory: pytest.TempPathFact
     return export(cli, tiny_run, tmp_path_factory.mktemp("offline") / "page")
 
 
-def export(cli: Cli, run: Path, folder: Path) -> Path:
+def export(cli: Cli, run: Path, folder: Path, *options: str) -> Path:
     """Export the page of a run, which is the only file in its folder."""
-    result = cli("export", run, "--output", folder, "--format", "html")
+    result = cli("export", run, "--output", folder, "--format", "html", *options)
     assert result.status == 0, result
     assert sorted(file.name for file in folder.iterdir()) == ["MODEL_CARD.md", PAGE]
     return folder / PAGE
@@ -90,6 +90,7 @@ def questions(path: Path, count: int) -> list[str]:
 @pytest.mark.smoke
 def test_a_conversation(offline_page: Any, offline_chat: Path, tiny_run: Path, expect: Any) -> None:
     open_file(offline_page, offline_chat)
+    expect(offline_page.locator("#reads")).to_have_text("reads one message")
     texts = questions(tiny_run, 5)
     for text, expected in zip(texts, rounded_bot(tiny_run).replies(texts), strict=True):
         assert send(offline_page, text).locator(".message-text").inner_text() == expected.text
@@ -109,7 +110,7 @@ def test_a_conversation(offline_page: Any, offline_chat: Path, tiny_run: Path, e
 def test_another_file_in_the_same_tab_has_its_own_model(
     offline_page: Any, offline_chat: Path, tiny_run: Path, tmp_path: Path, cli: Cli, expect: Any
 ) -> None:
-    """It has other conversations, too, as a browser may take all files for one site."""
+    """It has other conversations, too, as a browser may take all files for one site, unless it has the same weights."""
     open_file(offline_page, offline_chat)
     send(offline_page, "we like it")
     other = shutil.copytree(tiny_run, tmp_path / "other")
@@ -118,7 +119,9 @@ def test_another_file_in_the_same_tab_has_its_own_model(
     expect(offline_page.locator("#note")).to_have_text("")
     assert send(offline_page, "we like it").locator(".message-text").inner_text()
     expect(offline_page.get_by_role("link", name="Watch the search")).to_have_count(0)
-    open_file(offline_page, offline_chat)
+    open_file(offline_page, export(cli, tiny_run, tmp_path / "earlier", "--snapshot", "10"))
+    expect(offline_page.locator(".message")).to_have_count(0)
+    open_file(offline_page, export(cli, tiny_run, tmp_path / "again"))
     expect(offline_page.locator(".message.model")).to_have_count(1)
 
 

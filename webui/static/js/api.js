@@ -131,16 +131,17 @@ export function chat(body, signal = null, onBusy = () => {}) {
   return patiently(() => fetchJson("/api/chat", { body, signal }), signal, onBusy);
 }
 
-/** The same; `onText(text)` is called with the reply so far whenever it changes. */
-export function streamChat(body, signal, onText, onBusy) {
-  return patiently(() => readReply(body, signal, onText), signal, onBusy);
+/** The same; `onText(text)` is called with the reply so far whenever it changes, `onWait(reason)` if it must wait. */
+export function streamChat(body, signal, onText, onWait) {
+  return patiently(() => readReply(body, signal, onText, onWait), signal, onWait);
 }
 
-async function readReply(body, signal, onText) {
+async function readReply(body, signal, onText, onWait) {
   for await (const { name, data } of fetchEvents("/api/chat/stream", signal, body)) {
     if (name === "reply") return data;
     if (name === "error") throw new ApiError(data.error, 0);
-    onText(data.text);
+    if (name === "loading") onWait("Loading the model …");
+    else onText(data.text);
   }
   throw new ApiError(LOST, 0);
 }

@@ -30,6 +30,8 @@ const actions = { edit, select, showReply, request: requestReply, copy: copyRepl
 
 function showRun(details) {
   note.textContent = "";
+  const turns = details?.context_turns ?? 0; // 0 if its configuration is invalid
+  byId("reads").textContent = turns > 1 ? `reads the last ${turns} messages` : turns && "reads one message" || "";
   if (details === null) {
     note.replaceChildren(picker.hasRuns ? "No run to chat with: none has a checkpoint yet. It will appear here." : "No runs yet. The first will appear here.", ...trainingHint());
     byId("welcome").hidden = true; // there is nobody to talk to
@@ -178,9 +180,10 @@ async function answer(turn, body, asReply) {
     conversation.addReply(turn, asReply(reply));
     states.delete(turn.id);
   } catch (error) {
-    if (error.name !== "AbortError" && !(error instanceof ApiError)) console.error(error);
     failure = error;
-    states.set(turn.id, error.name === "AbortError" ? { stopped: true, text: shown } : { error: error.message });
+    if (error.name === "AbortError") turn.stopped = shown;
+    else if (!(error instanceof ApiError)) console.error(error);
+    states.set(turn.id, { error: error.name === "AbortError" ? null : error.message });
     if (error.status === 404) picker.refresh(true);
   }
   const follow = isScrolledToEnd();

@@ -3,7 +3,7 @@ import { ApiError, chat } from "./api.js";
 import { Composer } from "./composer.js";
 import { DecodingForm, decodingLabel } from "./decoding.js";
 import { ConversationList } from "./conversation_list.js";
-import { byId, copyToClipboard, element, onEscape } from "./dom.js";
+import { byId, copyToClipboard, element, loadState, onEscape, saveState } from "./dom.js";
 import { newId, noteMissing, showKept, titleOf } from "./kept.js";
 import { labelsOf } from "./labels.js";
 import { errorMessage, replyMessage, typingIndicator, userMessage } from "./messages.js";
@@ -20,7 +20,7 @@ const lanes = byId("lanes");
 const note = byId("note");
 
 /** Columns {run, snapshot, task, decoding} and turns {id, time, text, results}, with a result per column: {reply}, {error}, PENDING, STOPPED or null. */
-let columns = [];
+let columns = loadState("columns") ?? [];
 let turns = [];
 const list = new ConversationList("compare", open);
 let pending = null; // the AbortController of the current requests
@@ -67,7 +67,7 @@ function removeColumn(index) {
 
 const content = () => ({ title: titleOf(turns[0]?.text ?? ""), columns, turns });
 
-const save = () => list.keep(content(), note);
+const save = () => turns.length && list.keep(content(), note);
 
 /** Show a comparison, or an empty one with the same columns. */
 function open(record, isNext = true) {
@@ -81,6 +81,7 @@ function open(record, isNext = true) {
 
 /** Show the columns and turns; results that are shown already keep their elements, with what is open in them. */
 function draw() {
+  saveState("columns", columns); // also if nothing was sent
   lanes.hidden = !columns.length;
   const different = tasks().size > 1 ? [...tasks()].join(" and ") : null;
   byId("mixed").textContent = different && `The columns have different tasks, ${different}, so their answers to the same text cannot be compared.`;

@@ -5,7 +5,8 @@ import { newId, titleOf } from "./kept.js";
 /**
  * `turns` are {id, parent, follows, text, time, replies, shown, isCurrent}: `parent` is the previous turn or null, and
  * `follows` the index of the reply of it that this turn continues; `replies` are {run, snapshot, decoding, answer, time},
- * `shown` is the index of one; `isCurrent` tells which of several versions of a message is shown.
+ * `shown` is the index of one; `isCurrent` tells which of several versions of a message is shown; `stopped` is what there
+ * was of a reply that was stopped after them.
  */
 export class Conversation {
   constructor(record = {}) {
@@ -54,6 +55,7 @@ export class Conversation {
   }
 
   addReply(turn, reply) {
+    delete turn.stopped;
     turn.replies.push(reply);
     turn.shown = turn.replies.length - 1;
     this.touch();

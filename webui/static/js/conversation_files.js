@@ -96,7 +96,8 @@ const CHECKS = { chat: isConversation, compare: isComparison, talk: ({ talk }) =
 
 function isTurn(turn) {
   return isString(turn?.id) && (turn.parent === null || isString(turn.parent)) && Number.isInteger(turn.follows) && isString(turn.text)
-    && Number.isInteger(turn.shown) && isListOf(isReply)(turn.replies) && (turn.before === undefined || isStrings(turn.before));
+    && Number.isInteger(turn.shown) && isListOf(isReply)(turn.replies) && (turn.before === undefined || isStrings(turn.before))
+    && (turn.stopped === undefined || isString(turn.stopped));
 }
 
 /** Whether it is a reply of the model as in `Conversation`. */

@@ -4,7 +4,7 @@ import { byId, counted, download, element, timeAgo, timedName } from "./dom.js";
 import { KINDS, allRecords, deleteRecord, forgetAll, keep, newId, pathTo, remember, saveRecord } from "./kept.js";
 import { matches } from "./select_search.js";
 
-const TEXTS = new Set(["title", "text", "reply", "prompt", "source"]);
+const TEXTS = new Set(["title", "text", "reply", "prompt", "source", "stopped"]);
 const MAX_FILE_SIZE = 2 ** 28;
 
 /** All that people and models have written in a record. */

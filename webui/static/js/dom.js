@@ -101,8 +101,8 @@ export function onEscape(stop) {
   });
 }
 
-/** Whose pages keep something in this browser: the run of an exported file, or the server and its root path. */
-export const OWNER = document.body.dataset.run ?? address("/");
+/** Whose pages keep something in this browser: the run and weights of an exported file, or the server and its root path. */
+export const OWNER = document.body.dataset.owner ?? address("/");
 
 /** What `use()` returns; null if the storage is disabled or full, or what it contains cannot be read. */
 export function withStorage(use) {

@@ -7,7 +7,7 @@ export const KINDS = { chat: "conversation", compare: "comparison", talk: "two m
 const NAME = `conversations:${OWNER}`;
 const STORE = "conversations";
 const ADDRESS = new RegExp(`/(${Object.keys(KINDS).join("|")})/([0-9a-f]{24})$`);
-const IS_FILE = document.body.dataset.run !== undefined; // an exported page, which has one address
+const IS_FILE = document.body.dataset.owner !== undefined; // an exported page, which has one address
 const inMemory = new Map(); // what could not be stored
 
 /** Random, as crypto.randomUUID() is missing on pages that are loaded by http from another machine. */

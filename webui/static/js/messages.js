@@ -3,7 +3,7 @@ import { element, formatSeconds } from "./dom.js";
 import { attention, facts, hypotheses, unknownWords } from "./explanation.js";
 import { labelsOf } from "./labels.js";
 
-const WAITING = document.body.dataset.run === undefined ? "The model is loading or busy." : ""; // an exported file has its own
+const WAITING = document.body.dataset.owner === undefined ? "Waiting for the model …" : ""; // an exported file has its own
 const UNREADABLE = "I cannot read this.";
 
 /** A message of the user. */
@@ -36,8 +36,7 @@ export function typingIndicator(name, isWaiting = () => true) {
   const timer = setInterval(() => {
     if (!node.isConnected) clearInterval(timer);
     const waits = isWaiting();
-    note.textContent ||= waits ? WAITING : "";
-    if (!waits && note.textContent === WAITING) note.textContent = "";
+    note.textContent = waits ? note.textContent || WAITING : "";
     seconds.textContent = waits ? `${Math.round((Date.now() - start) / 1000)} s` : "";
   }, 1000);
   return node;

@@ -162,6 +162,7 @@ function select(node) {
 function force(prefix) {
   request = { ...request, prefix };
   previous = null; // all hypotheses are others
+  history.pushState(null, "", location.href); // so that Back undoes it
   search();
   byId("text").focus({ preventScroll: true }); // the button is gone
   byId("view").scrollIntoView({ block: "start" }); // the tree alone would be below the source, which stays at the top
@@ -226,4 +227,5 @@ byId("leaves").addEventListener("change", () => {
   show(Number(byId("step").value));
 });
 onEscape(() => pending?.abort());
+addEventListener("popstate", () => { if (requestOfUrl()) location.reload(); }); // Back to other words, or a link was pasted
 await picker.start();

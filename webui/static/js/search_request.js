@@ -20,7 +20,7 @@ export function requestOfUrl() {
 
 /** A link to the search for a reply, with a CSS class; greedy search is a beam of one. */
 export function searchLink({ run, snapshot, text, history, decoding }, style = null) {
-  if (document.body.dataset.run !== undefined) return null; // an exported file has no such page
+  if (document.body.dataset.owner !== undefined) return null; // an exported file has no such page
   const settings = Object.fromEntries(Object.entries(decoding).filter(([name]) => !OTHER_METHODS.includes(name)));
   if (decoding.method === "greedy") Object.assign(settings, { beam_width: 1, n_best: 1 });
   return element("a", { class: style, href: searchPath({ run, snapshot, text, history, prefix: [], decoding: settings }) }, "Watch the search");

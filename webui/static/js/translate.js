@@ -115,14 +115,13 @@ async function request(requested) {
   if (shown === null) showFirst();
   update(lines.find((line) => line.answer)?.answer.label ?? "");
   if (link) compareWithLink();
-  store(model);
+  if (lines.some(({ answer }) => answer)) list.keep(content(), note);
 }
 
-/** Keep the lines, unless nothing was translated. */
-function store({ run, snapshot }) {
-  if (!lines.some(({ answer }) => answer)) return;
+function content() {
+  const { run, snapshot } = lines.find(({ answer }) => answer).answer.model;
   const kept = lines.map(({ source, answer }) => ({ source, answer }));
-  list.keep({ title: titleOf(lines.map(({ source }) => source).join(" ")), model: { run, snapshot }, lines: kept }, note);
+  return { title: titleOf(lines.map(({ source }) => source).join(" ")), model: { run, snapshot }, lines: kept };
 }
 
 /** Show a record, as it was, or an empty page. */
@@ -221,7 +220,7 @@ function update(model = "") {
   byId("placeholder").hidden = !isEmpty;
   byId("examples").hidden = !isEmpty || !references.size;
   byId("details").hidden = shown === null;
-  byId("copy").hidden = byId("link").hidden = !answers.length || pending !== null;
+  byId("copy").hidden = byId("link").hidden = byId("download-json").hidden = !answers.length || pending !== null;
   byId("stop").hidden = pending === null;
   byId("clear").hidden = isEmpty && !composer.text.value;
   const seconds = Math.max(0, ...answers.map((answer) => answer.seconds));
@@ -248,6 +247,7 @@ byId("stop").addEventListener("click", stop);
 byId("clear").addEventListener("click", clear);
 byId("copy").addEventListener("click", copy);
 byId("link").addEventListener("click", copyLink);
+byId("download-json").addEventListener("click", () => list.download(content(), "translation"));
 byId("snapshot").addEventListener("change", translateAgain);
 composer.text.addEventListener("input", () => {
   saveState("source", composer.text.value);

@@ -7,7 +7,7 @@ import { modelLabel } from "./run_picker.js";
 import { searchLink } from "./search_request.js";
 
 /**
- * The elements of a turn. `state` is undefined, {indicator}, {error} or {stopped: true, text}, with the reply so far; `actions` are the functions
+ * The elements of a turn. `state` is undefined, {indicator} or {error}; `actions` are the functions
  * edit(turn, text), select(turn), showReply(turn, index), request(turn), copy(turn), link(turn), and history(turn), which
  * returns the messages before the turn.
  */
@@ -79,9 +79,10 @@ function replyElements(turn, reply, actions) {
 function outcome(turn, state, actions) {
   if (state?.indicator) return state.indicator.node;
   if (state?.error) return errorMessage(state.error, () => actions.request(turn));
-  if (replyOf(turn) && !state?.stopped) return null;
-  const text = state?.text ? element("p", { class: "message-text", dir: "auto" }, state.text) : null;
-  const stopped = element("p", { class: "stopped", role: "status" }, state?.stopped ? "Stopped. " : "No reply. ",
+  const isStopped = turn.stopped !== undefined;
+  if (replyOf(turn) && !isStopped) return null;
+  const text = turn.stopped ? element("p", { class: "message-text", dir: "auto" }, turn.stopped) : null;
+  const stopped = element("p", { class: "stopped", role: "status" }, isStopped ? "Stopped. " : "No reply. ",
     button(replyOf(turn) ? "Another reply" : "Reply", "retry", () => actions.request(turn)));
   return [text, stopped];
 }

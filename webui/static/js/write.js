@@ -59,7 +59,7 @@ async function writeTexts(requests, linked = null) {
 }
 
 function show(requests) {
-  texts = requests.map((request) => new WrittenText(request, copyLink));
+  texts = requests.map((request) => new WrittenText(request, copyLink, () => list.download(content(), "text")));
   byId("texts").classList.toggle("single", texts.length === 1);
   byId("texts").replaceChildren(...texts.map((text) => text.node));
   byId("details").hidden = true;
@@ -92,10 +92,15 @@ function isTextLink({ run, snapshot, prompt, text, length, seed }) {
   return [run, snapshot, prompt, text].every((value) => typeof value === "string") && [length, seed].every(Number.isInteger);
 }
 
-function save() {
+function content() {
   const shown = texts.map(({ request, step, tokens, status, note: remark }) => ({ request, step, tokens, status: pending ? "Stopped" : status.textContent, remark: remark.textContent }));
   const { run, prompt } = texts[0].request;
-  list.keep({ title: titleOf(prompt), run, fields: fields(), shown }, note);
+  return { title: titleOf(prompt || texts[0].value), run, fields: fields(), shown };
+}
+
+/** Keep the texts, unless nothing was written. */
+function save() {
+  if (texts.some(({ tokens }) => tokens.length)) list.keep(content(), note);
 }
 
 /** Show a record, as it was, or an empty page. */

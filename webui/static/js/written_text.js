@@ -7,8 +7,8 @@ const visible = (text) => INVISIBLE[text] ?? text;
 const percent = (probability) => `${(100 * probability).toFixed(1)} %`;
 
 export class WrittenText {
-  /** `request` is a request of the HTTP interface; `onLink(text)` offers a link to this text. */
-  constructor(request, onLink) {
+  /** `request` is a request of the HTTP interface; `onLink(text)` offers a link to this text, `onDownload()` all as JSON. */
+  constructor(request, onLink, onDownload) {
     this.request = request;
     this.title = element("h2", { dir: "auto" });
     this.tokens = []; // as in the HTTP interface
@@ -16,12 +16,12 @@ export class WrittenText {
     this.setStep(request.step);
     this.text = element("div", { class: "written", dir: "auto", role: "group", "aria-label": "Text" },
       element("span", { class: "prompt" }, request.prompt));
-    this.status = element("p", { class: "hint", role: "status" }, "Writing …");
+    this.status = element("p", { class: "hint", role: "status" }, "Waiting for the model …");
     this.note = element("p", { class: "text-note", role: "status" });
     const button = (name, click) => element("button", { type: "button", class: "btn btn-sm btn-soft ms-1", click }, name);
     this.actions = element("div", { hidden: true },
       button("Copy", async () => { this.note.textContent = await copyToClipboard(request.prompt + this.value, "text", "Select the text and copy it."); }),
-      button("Download", () => download(timedName("text", "txt"), "text/plain", request.prompt + this.value)), button("Link", () => onLink(this)));
+      button("Download", () => download(timedName("text", "txt"), "text/plain", request.prompt + this.value)), button("JSON", onDownload), button("Link", () => onLink(this)));
     this.node = element("section", { class: "pane" }, element("div", { class: "pane-head" }, this.title), this.text,
       element("div", { class: "pane-foot" }, this.status, this.actions), this.note);
     this.text.addEventListener("pointerover", (event) => this.show(this.spans.indexOf(event.target)));
@@ -54,6 +54,7 @@ export class WrittenText {
       return span;
     });
     if (!this.spans.length) spans[0]?.setAttribute("tabindex", "0"); // one stop of the tab key; arrow keys do the rest
+    this.status.textContent = "Writing …";
     this.tokens.push(...tokens);
     this.spans.push(...spans);
     this.text.append(...spans);
