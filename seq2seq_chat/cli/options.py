@@ -122,7 +122,10 @@ def _how_to_prepare(path: Path, task: str | None) -> str:
     """The command that creates a corpus file, known for pairs, texts, and if the folder is named like a corpus."""
     root: Any = click.get_current_context().find_root()
     by_task = {"language_model": "text", "translation": "pairs"}.get(task or "")
-    name = by_task or ("pairs" if path.suffix == ".tsv" else path.absolute().parent.name)
+    folder = path.absolute().parent.name
+    if folder == "copy_task":
+        return "; to create it: python scripts/generate_copy_task.py"
+    name = by_task or ("pairs" if path.suffix == ".tsv" else folder)
     if path.stem in ("train", "validation", "test") and name in root.command.get_command(root, "prepare").commands:
         command = f"seq2seq-chat prepare {name} INPUT --output {shlex.quote(str(path.parent))}"
         return f"; to create it: {command} (docs/corpora.md says how to get INPUT)"

@@ -189,6 +189,7 @@ BEFORE_TENSORFLOW = [  # in the folder of a run, as far as it is read
         "evaluate . --data dailydialog/test.txt",
         "to create it: seq2seq-chat prepare dailydialog INPUT --output dailydialog",
     ),
+    ("evaluate . --data copy_task/test.txt", "to create it: python scripts/generate_copy_task.py"),
     ("evaluate . --data none/train.tsv", "to create it: seq2seq-chat prepare pairs INPUT --output none"),
     ("report . --data none.txt", "none.txt does not exist"),
     ("evaluate . --json {folder}", "--json {folder} is a folder; name a file in it"),
