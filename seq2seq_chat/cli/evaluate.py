@@ -97,6 +97,7 @@ def evaluate(
     For a language model, prints the exact loss on the whole text in nats and bits, perplexity and accuracy.
     """
     from seq2seq_chat.runs.find import find_run, find_snapshot
+    from seq2seq_chat.runs.model_card import record_scores
 
     run = find_run(run_name, results)
     ensure_can_create("--json", json_file)
@@ -112,6 +113,7 @@ def evaluate(
 
         sets = [evaluate_language_model(run, corpus, snapshot, engine) for corpus in corpora]
         _print(sets, format_language_model_metrics(sets), json_file)
+        record_scores(run, sets)
         return
     if output is not None and Path(output).is_file():
         raise UserError(f"--output {output} is a file; name a folder")
@@ -142,6 +144,8 @@ def evaluate(
             for corpus in corpora
         ]
     _print(sets, format_metrics(sets[0], every) if len(sets) == 1 else format_test_sets(sets, every), json_file)
+    if not members:
+        record_scores(run, sets)
 
 
 def _print(sets: list[dict[str, Any]], table: str, json_file: str | None) -> None:

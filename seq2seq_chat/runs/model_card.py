@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import logging
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +14,11 @@ from seq2seq_chat.config import Config
 from seq2seq_chat.data.corpus_file import STATISTICS_FILE, corpus_paths
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.runs.summary import summarize
-from seq2seq_chat.system.files import write_atomically
+from seq2seq_chat.system.errors import UserError
+from seq2seq_chat.system.files import write_atomically, write_json
 
 MODEL_CARD = "MODEL_CARD.md"
+SCORES = Path("evaluation", "scores.json")  # in the folder of a run: the row of the card for each file
 LICENSES = {
     "dailydialog": "CC BY-NC-SA 4.0",
     "cornell": "none stated; cite Danescu-Niculescu-Mizil and Lee (2011)",
@@ -23,6 +27,8 @@ LICENSES = {
     "tweets": "none; the terms of X apply",
 }
 """Of the corpora that ``prepare`` knows by name."""
+
+logger = logging.getLogger(__name__)
 
 _LIMITS = {
     "conversation": """\
@@ -80,6 +86,7 @@ def write_model_card(run: Run, folder: Path) -> None:
         "training": f"{summary.step:,} steps of {training.batch_size}, {training.optimizer}, learning rate "
         f"{training.learning_rate:g}, seed {config.seed}",
         "best validation": score,
+        **_read_scores(run),
     }
     limits = _LIMITS[config.task].format(
         turns="utterance" if turns == 1 else f"{turns} turns",
@@ -94,6 +101,37 @@ def write_model_card(run: Run, folder: Path) -> None:
         limits=limits,
     )
     write_atomically(folder / MODEL_CARD, card)
+
+
+def record_scores(run: Run, sets: Sequence[Mapping[str, Any]]) -> None:
+    """Add the scores of an evaluation to the card of a run, and so of its exports; for each file, the last are kept.
+
+    Does nothing if the run has no card, is an exported model, or cannot be written to.
+    """
+    if not (run.path / MODEL_CARD).is_file() or not run.best_path.parent.is_dir():
+        return
+    scores = _read_scores(run)
+    for metrics in sets:
+        low, high = metrics["perplexity_interval"]
+        score = f"perplexity {metrics['perplexity']:.2f} ± {(high - low) / 2:.2f}"
+        if metrics["task"] == "translation" and metrics["bleu"] is not None:
+            low, high = metrics["bleu_interval"]
+            score += f", BLEU {metrics['bleu']:.1f} ± {(high - low) / 2:.1f} ({metrics['decoding']})"
+        samples = f", {metrics['samples']:,} samples" if "samples" in metrics else ""
+        scores[f"evaluation on {Path(metrics['data']).name}"] = f"{score}{samples}, at step {metrics['step']:,}"
+    try:
+        (run.path / SCORES).parent.mkdir(exist_ok=True)
+        write_json(run.path / SCORES, scores)
+        write_model_card(run, run.path)
+    except (OSError, UserError) as error:
+        logger.warning("the model card was not updated: %s", error)
+
+
+def _read_scores(run: Run) -> dict[str, str]:
+    try:
+        return {str(row): str(score) for row, score in json.loads((run.path / SCORES).read_bytes()).items()}
+    except (OSError, ValueError, AttributeError):
+        return {}
 
 
 def _describe_data(config: Config) -> str:

@@ -283,7 +283,7 @@ def test_several_corpora_have_a_column_each(cli: Cli, run_copy: Path, corpora: P
     assert json.loads((tmp_path / "metrics.json").read_text(encoding="utf-8")) == single
     lines = result.out.splitlines()
     assert lines[1].split() == ["validation.txt", "train.txt"]
-    assert lines[2].split()[-2:] == [f"{metrics['loss']:.4f}" for metrics in single]
+    assert re.findall(r"([\d.]+) ±", lines[2]) == [f"{metrics['loss']:.4f}" for metrics in single]
     both = (*arguments, "--data", files[0], "--data", files[1])
     assert "name a single one with --data" in cli(*both, "--reference", files[0]).error_message
 
