@@ -74,7 +74,7 @@ def test_closing_the_connection_stops_the_search(shared_server: str, monkeypatch
     stopped = threading.Event()
     original = ReplySearch.begin
 
-    def begin(self: ReplySearch, source: Any, seeds: Any, on_step: Any) -> Any:
+    def begin(self: ReplySearch, source: Any, seeds: Any, on_step: Any, prefixes: Any) -> Any:
         def repeat(progress: Progress) -> Any:
             found, changes = progress.hypotheses(), itertools.cycle([0, 1])
             changed = lambda: found._replace(words=found.words + next(changes))  # noqa: E731
@@ -83,7 +83,7 @@ def test_closing_the_connection_stops_the_search(shared_server: str, monkeypatch
             stopped.set()
             return np.zeros(1, bool)
 
-        return original(self, source, seeds, repeat)
+        return original(self, source, seeds, repeat, prefixes)
 
     monkeypatch.setattr(ReplySearch, "begin", begin)
     connection = http.client.HTTPConnection(shared_server.removeprefix("http://"), timeout=240)
