@@ -1,9 +1,10 @@
 """Trained models in memory, shared by all users.
 
 Each model has its own worker thread, which loads it, decodes queued utterances with equal decoding settings in one
-batch or computes its texts and searches in turns, a block at a time, and releases the model. So loading one model never
-blocks another, and no lock is held during computation. A :class:`ModelPool` limits the number of models and of queued
-utterances and streams; beyond that it raises :class:`ServerBusy`.
+batch (step by step while a reply is read as it grows), computes its texts and watched searches in turns, a block at a
+time, and releases the model. So loading one model never blocks another, and no lock is held during computation. A
+:class:`ModelPool` limits the number of models and of queued utterances and streams; beyond that it raises
+:class:`ServerBusy`.
 """
 
 from __future__ import annotations

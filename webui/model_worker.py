@@ -94,11 +94,6 @@ class ChatJob(NamedTuple):
     submitted: float  # when, by the monotonic clock in seconds
     stream: ReplyStream | None = None  # if the text is to be read while it grows
 
-    @property
-    def is_streamed(self) -> bool:
-        """Whether its steps are computed together with other requests'; a reply with a prefix is sent at once."""
-        return self.stream is not None and not self.utterance.prefix
-
 
 Job: TypeAlias = ChatJob | ModelStream[Any]
 
@@ -131,7 +126,9 @@ class ModelWorker(threading.Thread):
         self._changed = threading.Condition()
         self._closed = False
         self._loaded = math.inf  # when, by the monotonic clock in seconds
-        self._searches: JointSearches | None = None  # of replies that are read while they grow
+        self._searches: JointSearches | None = None  # for replies, a step at a time
+        self._readers = 0  # of these, those that are read while they grow
+        self._streams: list[ModelStream[Any]] = []  # what is computed a block at a time
         self._text_interval = SECONDS_BETWEEN_TEXTS
 
     def submit(self, job: Job) -> bool:
@@ -176,23 +173,25 @@ class ModelWorker(threading.Thread):
     def _serve_queue(self) -> None:
         model = self._load()
         self._loaded = time.monotonic()
-        while (jobs := self._next_jobs()) or self._searches:
+        while (jobs := self._next_jobs()) or self._searches or self._streams:
             chats = [job for job in jobs if isinstance(job, ChatJob)]
-            for decoding, is_streamed in dict.fromkeys((job.decoding, job.is_streamed) for job in chats):
-                group = [job for job in chats if (job.decoding, job.is_streamed) == (decoding, is_streamed)]
-                self._try(self._start_streams if is_streamed else self._reply, model, decoding, group)
-            self._compute(model, [job for job in jobs if isinstance(job, ModelStream)])
+            # a whole search is faster, but holds up those that are read while they grow
+            start = self._start if self._readers or any(job.stream for job in chats) else self._reply
+            for decoding in dict.fromkeys(job.decoding for job in chats):
+                self._try(start, model, decoding, [job for job in chats if job.decoding == decoding])
+            self._streams += [job for job in jobs if isinstance(job, ModelStream)]
+            self._streams = [stream for stream in self._streams if self._goes_on(model, stream)]
             if self._searches:
-                self._text_interval = SECONDS_BETWEEN_TEXTS * max(1.0, len(self._searches) / FREQUENT_READERS)
+                self._text_interval = SECONDS_BETWEEN_TEXTS * max(1.0, self._readers / FREQUENT_READERS)
                 self._searches.step()
 
     def _next_jobs(self) -> list[Job]:
-        """The next jobs, oldest first. Waits unless a search is running; empty also when the worker is closed."""
+        """The next jobs that there is room for, oldest first. Waits if nothing is running, until it is closed."""
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._queue or self._closed or self._searches)
-                count = min(len(self._queue), self._limits.max_batch_size)
-                jobs = [self._queue.popleft() for _ in range(count)]
+                self._changed.wait_for(lambda: self._queue or self._closed or self._searches or self._streams)
+                room = self._limits.max_batch_size - len(self._searches or ()) - len(self._streams)
+                jobs = [self._queue.popleft() for _ in range(min(len(self._queue), room))]
             running = [job for job in jobs if _is_running(job.future)]  # others were cancelled
             for job in [job for job in running if isinstance(job, ChatJob) and job.stream and job.stream.has_left()]:
                 job.future.set_exception(ModelUnavailable("The client has left."))
@@ -216,9 +215,38 @@ class ModelWorker(threading.Thread):
         seeds = [random_seed(decoding) if seed is None else seed for seed in seeds]
         replies = bot.replies(texts, decoding, histories, seeds, prefixes if any(prefixes) else ())
         for job, reply in zip(jobs, replies, strict=True):
-            self._answer(bot, job, reply)
+            self._end(bot, job, reply)
 
-    def _answer(self, bot: Chatbot, job: ChatJob, reply: Reply) -> None:
+    def _start(self, bot: Chatbot, decoding: Decoding, jobs: list[ChatJob]) -> None:
+        """Start replies, whose searches join those that are running."""
+        if self._searches is None:
+            self._searches = bot.joint_searches()
+        before = self._readers
+        self._readers += sum(job.stream is not None for job in jobs)
+        try:
+            bot.start_replies(self._searches, [self._question(bot, job) for job in jobs], decoding)
+        except Exception:  # none has started
+            self._readers = before
+            raise
+
+    def _question(self, bot: Chatbot, job: ChatJob) -> Question:
+        text, history, seed, prefix = job.utterance
+        seed = random_seed(job.decoding) if seed is None else seed
+        on_step = partial(self._grow, job, job.stream) if job.stream else None
+        return Question(text, history, seed, partial(self._end, bot, job), on_step, prefix)
+
+    def _grow(self, job: ChatJob, stream: ReplyStream, text: Callable[[], str]) -> bool:
+        """Send the text so far; whether anyone still reads."""
+        if not stream.has_text:
+            self._metrics.first_word.observe(time.monotonic() - job.submitted)
+        return stream.grow(text, self._text_interval)
+
+    def _end(self, bot: Chatbot, job: ChatJob, reply: Reply | Exception) -> None:
+        """Send the reply or the error."""
+        self._readers -= job.stream is not None
+        if isinstance(reply, Exception):
+            job.future.set_exception(self._logged(reply, FAILED))
+            return
         if job.stream is None or not job.stream.has_text:
             self._metrics.first_word.observe(time.monotonic() - job.submitted)
         self._metrics.words.inc(sum(len(hypothesis.words) for hypothesis in reply.hypotheses[:1]))
@@ -226,41 +254,13 @@ class ModelWorker(threading.Thread):
         loading = max(0.0, self._loaded - job.submitted)
         job.future.set_result(Answer(reply, bot.step, bot.warnings + unreadable, loading))
 
-    def _start_streams(self, bot: Chatbot, decoding: Decoding, jobs: list[ChatJob]) -> None:
-        """Start replies that are read while they grow; they join the searches that are running."""
-
-        def grow(job: ChatJob, text: Callable[[], str]) -> bool:
-            assert job.stream is not None
-            if not job.stream.has_text:
-                self._metrics.first_word.observe(time.monotonic() - job.submitted)
-            return job.stream.grow(text, self._text_interval)
-
-        def on_end(job: ChatJob, reply: Reply | Exception) -> None:
-            if isinstance(reply, Exception):
-                job.future.set_exception(self._logged(reply, FAILED))
-            else:
-                self._answer(bot, job, reply)
-
-        if self._searches is None:
-            self._searches = bot.joint_searches(self._limits.max_batch_size)
-        questions = []
-        for job in jobs:
-            text, history, seed, _ = job.utterance
-            seed = random_seed(decoding) if seed is None else seed
-            questions.append(Question(text, history, seed, partial(grow, job), partial(on_end, job)))
-        bot.start_replies(self._searches, questions, decoding)
-
-    def _compute(self, model: Any, streams: list[ModelStream[Any]]) -> None:
-        """Compute a block of each stream; those that are not complete are queued again, behind all others."""
-        for stream in streams:
-            try:
-                is_complete = stream.compute_block(model)
-            except Exception as error:
-                stream.future.set_exception(self._logged(error, STREAM_FAILED))
-                continue
-            if not is_complete:
-                with self._changed:
-                    self._queue.append(stream)
+    def _goes_on(self, model: Any, stream: ModelStream[Any]) -> bool:
+        """Compute a block of a stream; whether there are more."""
+        try:
+            return not stream.compute_block(model)
+        except Exception as error:
+            stream.future.set_exception(self._logged(error, STREAM_FAILED))
+            return False
 
     def _logged(self, error: Exception, message: str) -> UserError:
         """Log an error, a bug with its traceback, and return the error for the request: for a bug, this message."""
@@ -273,7 +273,7 @@ class ModelWorker(threading.Thread):
     def _fail_queue(self, error: UserError) -> None:
         with self._changed:
             self._closed = True
-            jobs, self._queue = list(self._queue), deque()
+            jobs, self._queue, self._streams = [*self._queue, *self._streams], deque(), []
         for job in jobs:
             if _is_running(job.future):
                 job.future.set_exception(error)

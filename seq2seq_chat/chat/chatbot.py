@@ -28,7 +28,7 @@ from seq2seq_chat.engines import ReplyEngine
 from seq2seq_chat.engines.scorer import StepScorer
 from seq2seq_chat.runs.find import RunSnapshot, find_run
 from seq2seq_chat.runs.run import Run, RunError
-from seq2seq_chat.search.batches import MAX_ROWS, Prefixes, Seeds
+from seq2seq_chat.search.batches import Prefixes, Seeds
 from seq2seq_chat.search.engine import NEG_INF, Hypotheses
 from seq2seq_chat.search.joint import JointSearches, Utterances
 from seq2seq_chat.system.errors import UserError, cut
@@ -43,14 +43,15 @@ MIN_WORDS = 3  # of an utterance, for the share of its words that are unknown
 
 
 class Question(NamedTuple):
-    """An utterance whose reply is followed while it grows."""
+    """An utterance whose search is computed together with others."""
 
     text: str
     history: Sequence[str]  # the turns before it, oldest first
     seed: int  # of sampling
-    on_step: Callable[[Callable[[], str]], bool]
-    """Called after each step with what returns the text so far; whether to continue."""
     on_end: Callable[[Reply | Exception], None]
+    on_step: Callable[[Callable[[], str]], bool] | None = None
+    """Called after each step with what returns the text so far; whether to continue."""
+    prefix: str | Sequence[str] = ""  # what the reply starts with: a text, in whole tokens, or tokens
 
 
 class _Utterance(NamedTuple):
@@ -150,9 +151,9 @@ class Chatbot:
         seconds = time.perf_counter() - start
         return [self._reply(utterance, reader, results.get(row), seconds) for row, utterance in enumerate(read)]
 
-    def joint_searches(self, limit: int = MAX_ROWS) -> JointSearches:
-        """Searches with any settings whose steps are computed together, for :meth:`start_replies`; others wait."""
-        return JointSearches(self.engine.steps, limit)
+    def joint_searches(self) -> JointSearches:
+        """Searches with any settings whose steps are computed together, for :meth:`start_replies`."""
+        return JointSearches(self.engine.steps)
 
     def start_replies(self, searches: JointSearches, questions: Sequence[Question], decoding: Decoding) -> None:
         """Start replies whose searches are computed together with others; see :meth:`replies`.
@@ -160,8 +161,12 @@ class Chatbot:
         Args:
             searches: Searches over :attr:`engine`; each of its steps is a step of all of them.
             questions: Their functions are called after each step, and with the reply or the error.
+
+        Raises:
+            UserError: See :meth:`replies`; then none has started.
         """
         reader, search = self.reader(decoding), self.engine.search(_before_reranking(decoding))
+        starts = [self.codecs.target.vocabulary.ids(self.prefix_tokens(question.prefix)) for question in questions]
         read = [self._read(question.text, question.history) for question in questions]
         for question, utterance in zip(questions, read, strict=True):
             if not utterance.words:
@@ -169,17 +174,18 @@ class Chatbot:
         pairs = [pair for pair in zip(questions, read, strict=True) if pair[1].words]
         if pairs:
             ids, lengths = self._source_ids([utterance.source for _, utterance in pairs])
-            watchers = [functools.partial(self._watch_step, question) for question, _ in pairs]
-            start = time.perf_counter()
+            seeds, start = [question.seed for question, _ in pairs], time.perf_counter()
+            prefixes = [prefix for prefix, utterance in zip(starts, read, strict=True) if utterance.words]
+            watchers = [one.on_step and functools.partial(self._watch_step, one.on_step) for one, _ in pairs]
             ends = [functools.partial(self._end, reader, decoding, start, *pair) for pair in pairs]
-            searches.add(Utterances(search, ids, lengths, [question.seed for question, _ in pairs], watchers, ends))
+            searches.add(Utterances(search, ids, lengths, seeds, prefixes, watchers, ends))
 
-    def _watch_step(self, question: Question, hypotheses: Callable[[], Hypotheses]) -> bool:
+    def _watch_step(self, on_step: Callable[[Callable[[], str]], bool], hypotheses: Callable[[], Hypotheses]) -> bool:
         def text() -> str:
             found = hypotheses()
             return self.codecs.target.decode(found.words[0, : found.lengths[0]])
 
-        return question.on_step(text)
+        return on_step(text)
 
     def _end(
         self,

@@ -60,15 +60,16 @@ class ReplySearch:
             assert recorder.step is not None
             yield recorder.step
 
-    def begin(self, source: np.ndarray, seeds: Seeds, on_step: OnStep) -> Search:
+    def begin(self, source: np.ndarray, seeds: Seeds, on_step: OnStep, prefixes: Prefixes = ()) -> Search:
         """Return the search for a batch of utterances, whose steps the caller computes.
 
         Args:
             source: Ids int32 [n, source steps].
             seeds: Seeds of sampling, one for each utterance.
             on_step: Called after each step.
+            prefixes: What the replies start with.
         """
-        return self._begin(uniform_numbers(seeds, source, samples_of(self.decoding), self._steps), on_step)
+        return self._begin(uniform_numbers(seeds, source, samples_of(self.decoding), self._steps), on_step, prefixes)
 
     def _search(self, source: np.ndarray, lengths: np.ndarray, uniform: np.ndarray, prefixes: Prefixes) -> Hypotheses:
         return run_search(self._engine, self._begin(uniform, None, prefixes), self._engine.start(source, lengths))

@@ -26,6 +26,7 @@ from seq2seq_chat.search.engine import (
     StepRequest,
 )
 from seq2seq_chat.search.methods import Progress
+from seq2seq_chat.text.vocabulary import EOS
 
 _MAX_STEPS_WAITED = 5
 
@@ -42,7 +43,8 @@ class Utterances(NamedTuple):
     source: npt.NDArray[np.int32]  # ids [n, source steps]
     lengths: npt.NDArray[np.int32]  # [n]
     seeds: Sequence[int]  # of sampling
-    on_step: Sequence[OnHypotheses]
+    prefixes: Sequence[Sequence[int]]  # ids of the words that each reply starts with
+    on_step: Sequence[OnHypotheses | None]
     on_end: Sequence[OnEnd]
 
     @property
@@ -63,6 +65,7 @@ class Utterances(NamedTuple):
             np.concatenate([part.source for part in parts]),
             np.concatenate([part.lengths for part in parts]),
             [seed for part in parts for seed in part.seeds],
+            [prefix for part in parts for prefix in part.prefixes],
             [function for part in parts for function in part.on_step],
             [function for part in parts for function in part.on_end],
         )
@@ -75,7 +78,8 @@ class _Running:
         self.utterances = utterances
         self.waiting = list(range(len(utterances.source)))  # utterances whose search has not ended
         self.first_row = 0  # of the state that the request continues
-        self._search = utterances.search.begin(utterances.source, utterances.seeds, self._on_step)
+        source, seeds, prefixes = utterances.source, utterances.seeds, utterances.prefixes
+        self._search = utterances.search.begin(source, seeds, self._on_step, prefixes if any(prefixes) else ())
         self.request = next(self._search)
 
     @property
@@ -101,9 +105,10 @@ class _Running:
     def _on_step(self, progress: Progress) -> npt.NDArray[np.bool_]:
         so_far = functools.cache(progress.hypotheses)
         goes_on = progress.is_running.copy()
-        for row in np.flatnonzero(goes_on):
+        watched = [(row, on_step) for row in np.flatnonzero(goes_on) if (on_step := self.utterances.on_step[row])]
+        for row, on_step in watched:
             try:
-                goes_on[row] = self.utterances.on_step[row](lambda row=row: so_far().at(row))
+                goes_on[row] = on_step(lambda row=row: so_far().at(row))
             except Exception as error:
                 goes_on[row] = False
                 self.waiting.remove(row)
@@ -138,11 +143,10 @@ class JointSearches:
 
     Args:
         engine: Computes the steps; its states are :class:`Rows`, or lists of them.
-        limit: Utterances whose searches run at once; others wait.
     """
 
-    def __init__(self, engine: Engine, limit: int = MAX_ROWS) -> None:
-        self._engine, self._limit = engine, limit
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
         self._waiting: deque[Utterances] = deque()
         self._steps_waited = 0
         self._groups: dict[Hashable, _Group] = {}
@@ -171,15 +175,14 @@ class JointSearches:
         """Start what waits: together, as starts take time, so a few wait some steps for others."""
         running = self._running
         count, rows = sum(len(one.waiting) for one in running), sum(one.utterances.rows for one in running)
-        ready = min(sum(len(one.source) for one in self._waiting), self._limit - count)
+        ready = sum(len(one.source) for one in self._waiting)
         if 5 * ready < count and self._steps_waited < _MAX_STEPS_WAITED:
             self._steps_waited += 1
             return
         self._steps_waited = 0
         started: dict[Decoding, list[Utterances]] = {}
-        while self._waiting and (not rows or (count < self._limit and rows + self._waiting[0].rows <= MAX_ROWS)):
+        while self._waiting and (not rows or rows + self._waiting[0].rows <= MAX_ROWS):
             utterances = self._waiting.popleft()
-            count += len(utterances.source)
             rows += utterances.rows
             started.setdefault(utterances.search.decoding, []).append(utterances)
         for parts in started.values():
@@ -255,19 +258,26 @@ def _joint_request(running: Sequence[_Running]) -> StepRequest:
     if first.sampling is not None:
         numbers = [request.sampling.uniform for request in requests if request.sampling is not None]
         sampling = Sampling(np.concatenate(numbers), first.sampling.distribution)
+    forced = None
+    if any(request.forced is not None for request in requests):  # those that force none look up any word
+        forced = np.concatenate(
+            [np.full_like(one.words, EOS) if one.forced is None else one.forced for one in requests]
+        )
     return StepRequest(
         np.concatenate([request.words for request in requests]),
         np.concatenate([each.request.parents + each.first_row for each in running]).astype(np.int32),
         Edits(banned_everywhere, np.concatenate(forbidden), np.concatenate(penalized), first.edits.penalty),
         max(request.k for request in requests),
         sampling,
+        forced,
     )
 
 
 def _part(output: StepOutput, rows: slice, request: StepRequest) -> StepOutput:
     """What a joint output has for the rows of one request."""
     k = 1 if request.sampling is not None else request.k
-    return StepOutput(output.words[rows, :k], output.log_probabilities[rows, :k], output.attention[rows])
+    forced = None if request.forced is None or output.forced is None else output.forced[rows]
+    return StepOutput(output.words[rows, :k], output.log_probabilities[rows, :k], output.attention[rows], forced)
 
 
 def _row_count(state: State) -> int:

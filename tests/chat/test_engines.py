@@ -53,9 +53,8 @@ def test_replies_that_grow_side_by_side_are_the_same(engine: EngineOptions, tmp_
     searches, grown = bot.joint_searches(), list[str]()
 
     def ask(seed: int, text: str) -> Question:
-        return Question(
-            text, (), seed, lambda text: not grown.append(text()), functools.partial(replies.setdefault, text)
-        )
+        watch = None if len(text) % 3 else lambda text: not grown.append(text())
+        return Question(text, (), seed, functools.partial(replies.setdefault, text), watch)
 
     pairs = list(enumerate(itertools.pairwise([*TEXTS, "?"])))[::2]
     for seed, texts in pairs:

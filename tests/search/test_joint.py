@@ -25,6 +25,7 @@ SETTINGS = [
     settings(beam_width=6, beam_groups=3, diversity_penalty=0.5, n_best=2),
 ]
 STEPS = 4
+PREFIXES = [[]] * 6 + [[4], [], [5, 3]]  # by the number of the utterance
 
 
 class CountedModel(TableModel):
@@ -53,15 +54,17 @@ def add(
 ) -> None:
     """Start one search for some utterances, whose seeds are their numbers."""
     source, lengths = np.array(utterances, np.int32)[:, np.newaxis], np.ones(len(utterances), np.int32)
-    on_step = [watchers.get(number, lambda hypotheses: True) for number in utterances]
+    on_step = [watchers.get(number, None if number % 5 == 4 else lambda hypotheses: True) for number in utterances]
+    prefixes = [PREFIXES[number % len(PREFIXES)] for number in utterances]
     on_end = [functools.partial(results.__setitem__, number) for number in utterances]
     search = ReplySearch(model, decoding, STEPS, source_steps=2)
-    searches.add(Utterances(search, source, lengths, list(utterances), on_step, on_end))
+    searches.add(Utterances(search, source, lengths, list(utterances), prefixes, on_step, on_end))
 
 
 def alone(model: TableModel, utterance: int, decoding: Decoding) -> Hypotheses:
     search = ReplySearch(model, decoding, STEPS, source_steps=2)
-    return search(np.array([[utterance]], np.int32), np.ones(1, np.int32), [utterance]).at(0)
+    prefix = PREFIXES[utterance % len(PREFIXES)]
+    return search(np.array([[utterance]], np.int32), np.ones(1, np.int32), [utterance], [prefix]).at(0)
 
 
 def assert_equal(found: Any, expected: Sequence[np.ndarray]) -> None:
@@ -71,14 +74,12 @@ def assert_equal(found: Any, expected: Sequence[np.ndarray]) -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-@pytest.mark.parametrize(("max_rows", "limit"), [(5, 640), (640, 3), (640, 640)])
-def test_a_search_finds_what_it_finds_alone(
-    seed: int, max_rows: int, limit: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("max_rows", [5, 640])
+def test_a_search_finds_what_it_finds_alone(seed: int, max_rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Searches of all kinds, for one to three utterances, that join at random steps, while others leave or wait."""
     monkeypatch.setattr(joint, "MAX_ROWS", max_rows)
     random, model, results = np.random.default_rng(seed), TableModel(6, STEPS, range(20)), dict[int, Any]()
-    searches = JointSearches(model, limit)
+    searches = JointSearches(model)
     chosen, first = [SETTINGS[kind] for kind in random.integers(len(SETTINGS), size=20)], 0
     while first < 20:
         together = range(first, min(20, first + random.integers(1, 4)))
@@ -94,17 +95,12 @@ def test_a_search_finds_what_it_finds_alone(
         assert_equal(results[utterance], alone(model, utterance, decoding))
 
 
-@pytest.mark.parametrize(
-    ("widths", "limit", "started"),
-    [([1, 5], 9, 2), ([1, 6], 9, 1), ([6, 1], 9, 1), ([2, 2, 3], 9, 2), ([7, 1], 9, 1), ([1, 1, 1], 2, 2)],
-)
-def test_as_many_searches_start_as_fit(
-    widths: Sequence[int], limit: int, started: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """By the rows that they may need, up to six here, or one search that needs more; and by their number."""
+@pytest.mark.parametrize(("widths", "started"), [([1, 5], 2), ([1, 6], 1), ([6, 1], 1), ([2, 2, 3], 2), ([7, 1], 1)])
+def test_as_many_searches_start_as_fit(widths: Sequence[int], started: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the rows that they may need, up to six here, or one search that needs more."""
     monkeypatch.setattr(joint, "MAX_ROWS", 6)
     model = CountedModel(6, STEPS, range(len(widths)))
-    searches = JointSearches(model, limit)
+    searches = JointSearches(model)
     for utterance, width in enumerate(widths):
         add(searches, model, [utterance], settings(beam_width=width), {})
     searches.step()

@@ -104,7 +104,7 @@ def stopped(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     stopped = threading.Event()
     original = ReplySearch.begin
 
-    def begin(self: ReplySearch, source: Any, seeds: Any, on_step: Any) -> Any:
+    def begin(self: ReplySearch, source: Any, seeds: Any, on_step: Any, prefixes: Any) -> Any:
         def repeat(progress: Progress) -> Any:
             found, changes = progress.hypotheses(), itertools.cycle([0, 1])
             changed = lambda: found._replace(words=found.words + next(changes))  # noqa: E731
@@ -113,7 +113,7 @@ def stopped(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
             stopped.set()
             return np.zeros(1, bool)
 
-        return original(self, source, seeds, repeat)
+        return original(self, source, seeds, repeat, prefixes)
 
     monkeypatch.setattr(ReplySearch, "begin", begin)
     return stopped

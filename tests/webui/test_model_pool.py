@@ -48,7 +48,7 @@ class FakeBot:
             raise UserError("no such lexicon")
         return [Reply(f"{self.name}:{text.upper()}", [], ["word"], [], 0.0) for text in texts]
 
-    def joint_searches(self, limit: int) -> FakeSearches:
+    def joint_searches(self) -> FakeSearches:
         self.searches = FakeSearches()
         return self.searches
 
@@ -76,7 +76,8 @@ class FakeSearches:
         running, self.running = self.running, []
         for question, length, reply in running:
             text = question.text[: length + 1]
-            if question.on_step(lambda text=text: text) and text != question.text:  # type: ignore[misc]
+            goes_on = question.on_step is None or question.on_step(lambda text=text: text)  # type: ignore[misc]
+            if goes_on and text != question.text:
                 self.running.append((question, length + 1, reply))
             else:
                 question.on_end(reply)
@@ -167,6 +168,7 @@ def test_replies_grow_together_and_end_when_nobody_reads_them(runs: FakeRuns) ->
     left = pool.stream(Run("a"), None, ChatMessage("z" * 99), GREEDY)
     left.has_left = lambda: True
     streams[3]._stopped.set()  # as if it had been stopped after the search began
+    whole = pool.submit(Run("a"), None, ChatMessage("vv"), GREEDY)  # does not hold up the others
     bot.may_answer.set()
     reply_text(busy)
     assert [reply_text(streams[number].future) for number in (0, 1)] == ["a:XXXXXXXXX", "a:YYY"]
@@ -174,7 +176,8 @@ def test_replies_grow_together_and_end_when_nobody_reads_them(runs: FakeRuns) ->
         with pytest.raises(ModelUnavailable):
             reply_text(failed.future)
     reply_text(streams[3].future)
-    assert bot.searches.lengths == [3, 2, 2, *[1] * 6]
+    assert (reply_text(whole), reply_text(submit(pool, "a"))) == ("a:VV", "a:HELLO")
+    assert bot.searches.lengths == [4, 3, 2, *[1] * 6]
 
 
 def test_queued_utterances_are_decoded_in_batches(runs: FakeRuns) -> None:
