@@ -80,7 +80,8 @@ def test_a_word_is_forced_and_the_search_goes_on(page: Any, shared_server: str, 
     probabilities = [one["probability"] for one in lines[2]["expansions"][0]["candidates"]][:10]
     assert probabilities == sorted(probabilities, reverse=True)
     forced = rows.nth(4).locator("th").inner_text()
-    body = searched(page, lambda: rows.nth(4).get_by_role("button", name="Force").click())
+    body = searched(page, lambda: rows.nth(4).get_by_role("button", name="Force").press("Enter"))
+    expect(page.locator("#text")).to_be_focused()
     (kept,) = [one for one in body[2]["expansions"][0]["candidates"] if one["node"]]
     assert kept["word"] == {"end": "<eos>"}.get(forced, forced)
     expect(page.locator(".forced-word")).to_have_count(2)
