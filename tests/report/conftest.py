@@ -6,6 +6,7 @@ import pytest
 
 from seq2seq_chat.report.loaded_run import LoadedRun
 from seq2seq_chat.runs.run import Run
+from tests.webui.conftest import page  # noqa: F401  (a fixture)
 
 
 @pytest.fixture(scope="session")

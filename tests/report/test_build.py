@@ -17,6 +17,7 @@ from seq2seq_chat.report.build import write_report
 from seq2seq_chat.report.measure import ReportOptions
 from seq2seq_chat.runs.run import Run
 from tests.conftest import Cli, CommandResult, edit_config
+from tests.webui.conftest import problems_of, set_view
 
 pytestmark = pytest.mark.usefixtures("tiny_run", "unoptimized_graphs")
 
@@ -114,6 +115,14 @@ def test_page_is_complete_and_self_contained(reported: tuple[Path, Any]) -> None
     assert f"seq2seq-chat report {run.name} --limit 12 {' '.join(BEAM)}" in page.text
     html = (run / "report.html").read_text(encoding="utf-8")
     assert "url(" not in html and "<script" not in html and "prefers-color-scheme: dark" in html
+
+
+@pytest.mark.parametrize(("width", "colors"), [(1100, "light"), (360, "dark")])
+def test_page_is_accessible_and_fits(page: Any, reported: tuple[Path, Any], width: int, colors: str) -> None:
+    set_view(page, width, colors)
+    page.goto((reported[0] / "report.html").as_uri())
+    page.locator("details").evaluate_all("all => all.forEach((one) => { one.open = true; })")
+    assert not problems_of(page)
 
 
 def test_figures_and_predictions_are_kept_as_files(reported: tuple[Path, Any]) -> None:

@@ -46,6 +46,7 @@ def test_a_blind_evaluation(page: Any, serve: Serve, results: Path, tmp_path: Pa
         expect(page.locator("#columns li")).to_have_count(2)
         page.locator("#from-file").set_input_files(prompts)
         expect(page.locator("#prompt-count")).to_have_text("3 prompts")
+        page.locator("#evaluation-name").fill("first eval?")
         page.get_by_role("button", name="Start judging").click()
         start(page, expect)
         skipped = page.locator("#prompt").inner_text()
@@ -58,7 +59,7 @@ def test_a_blind_evaluation(page: Any, serve: Serve, results: Path, tmp_path: Pa
             replies = [page.locator(f"#{side} .message-text").inner_text() for side in ("left", "right")]
             page.keyboard.press("1")
             expect(page.locator("#left .revealed")).to_contain_text("tiny")
-            (file,) = (results / "votes").glob("*/votes.jsonl")
+            (file,) = (results / "votes").glob("*_first-eval/votes.jsonl")
             vote = json.loads(file.read_text(encoding="utf-8").splitlines()[number])
             assert (vote["prompt"], vote["choice"], vote["judge"]) == (prompt, "left", "anna")
             assert [vote["left_reply"] or "(empty)", vote["right_reply"] or "(empty)"] == replies

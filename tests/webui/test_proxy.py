@@ -120,7 +120,13 @@ def test_pages_link_below_the_path(proxied: str) -> None:
     assert request(proxied, "/chat/static/js/theme.js")[0] == 200
 
 
+KEPT = """async () => [localStorage, sessionStorage].flatMap(Object.keys)
+    .concat((await indexedDB.databases()).map(({ name }) => name))
+    .map((key) => key.replace(/^(token|conversations):/, ""))"""
+
+
 def test_a_conversation_behind_the_proxy(page: Any, proxied: str, expect: Any) -> None:
+    """What it keeps is not that of a server at another path of the host."""
     open_page(page, proxied, f"/chat/#token={TOKEN}")
     submit(page, "you see the tree1 ?")
     expect(page.locator(".message.model .message-text")).not_to_be_empty(timeout=REPLY_TIMEOUT)
@@ -129,6 +135,7 @@ def test_a_conversation_behind_the_proxy(page: Any, proxied: str, expect: Any) -
     expect(page.locator("h1")).to_have_text("tiny")
     page.locator("#facts").get_by_role("link", name="Chat").click()
     expect(page.locator("#run")).to_have_value("tiny")
+    assert {key.partition(":")[0] for key in page.evaluate(KEPT)} == {"/chat/"}
     assert re.match(f"{proxied}/chat/chat/[0-9a-f]{{24}}\\?run=tiny", page.url)  # that of the conversation
 
 

@@ -1,5 +1,6 @@
 """The workbench of runs in a browser: search, sort, filter, notes, comparison, and changes as they happen."""
 
+import itertools
 import json
 import re
 import shutil
@@ -196,6 +197,7 @@ def test_comparison_and_curves(page: Any, serve: Serve, three_runs: Path, expect
         expect(chart).to_have_attribute("aria-label", re.compile("steps 0 to 200"))
         box = page.locator(".u-over").bounding_box()
         page.mouse.move(box["x"] + box["width"] * 0.25, box["y"] + 50)
+        expect(page.locator(".u-legend .u-value").nth(3)).to_have_text(re.compile(r" at 20$"))  # where alpha ends
         page.mouse.down()
         page.mouse.move(box["x"] + box["width"] * 0.5, box["y"] + 60, steps=5)
         page.mouse.up()
@@ -291,5 +293,9 @@ def test_every_checkpoint_answers_the_same_questions(page: Any, serve: Serve, re
         expect(heads).to_have_text(titles)
         page.reload()
         expect(heads).to_have_text(titles)
-    replies = page.locator(".answers tbody tr").first.locator("td").all_inner_texts()
+    cells = page.locator(".answers tbody tr").first.locator("td")
+    replies = cells.all_inner_texts()
     assert len(set(replies[2:])) == 1  # the same weights
+    colors = cells.evaluate_all("all => all.map((cell) => getComputedStyle(cell).color)")
+    pale = [color != colors[0] for color in colors]
+    assert pale == [False, *(reply == previous for previous, reply in itertools.pairwise(replies))]

@@ -10,6 +10,10 @@ from tests.webui.conftest import REPLY_TIMEOUT, hold, open_page, problems_of, se
 
 QUESTION = "you see the tree1 ?"
 PATH = "/search?run=tiny"
+FRAMES = """(count) => new Promise((done) => {
+    const next = () => { if (count--) requestAnimationFrame(next); else done(); };
+    next();
+})"""
 
 
 def search(page: Any, text: str = QUESTION) -> list[Any]:
@@ -80,7 +84,8 @@ def test_a_word_is_forced_and_the_search_goes_on(page: Any, shared_server: str, 
     probabilities = [one["probability"] for one in lines[2]["expansions"][0]["candidates"]][:10]
     assert probabilities == sorted(probabilities, reverse=True)
     forced = rows.nth(4).locator("th").inner_text()
-    body = searched(page, lambda: rows.nth(4).get_by_role("button", name="Force").click())
+    body = searched(page, lambda: rows.nth(4).get_by_role("button", name="Force").press("Enter"))
+    expect(page.locator("#text")).to_be_focused()
     (kept,) = [one for one in body[2]["expansions"][0]["candidates"] if one["node"]]
     assert kept["word"] == {"end": "<eos>"}.get(forced, forced)
     expect(page.locator(".forced-word")).to_have_count(2)
@@ -143,8 +148,9 @@ def test_an_aborted_search_is_not_shown_again(page: Any, shared_server: str, exp
     page.locator("#send").click()
     page.get_by_label("Minimum length").fill("1")
     page.keyboard.press("Tab")
-    page.wait_for_timeout(1500)  # as long as the other would be drawn
     expect(page.locator("#step_value")).to_have_text(f"{len(short) - 2} of {len(short) - 2}")
+    page.evaluate(FRAMES, len(long))  # in each of them, the other would draw a line
+    expect(page.locator("#step_value")).to_have_text(f"{len(short) - 2} of {len(short) - 2}", timeout=1)
     page.locator(".tree-word").last.click()
     page.locator("#step").fill("1")
     expect(page.locator(".tree-word[tabindex='0']")).to_have_count(1)

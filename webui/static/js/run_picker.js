@@ -33,11 +33,12 @@ export function modelLabel({ run, snapshot, decoding, answer }) {
 /**
  * Two selects; `onRun(details)` is called after a run was selected and loaded, and after its state changed, with null if
  * there is none for this page. Selecting a run of another page's task opens that page; `path` is that of this page, or
- * null if it accepts every run that replies. A run that is deleted stays selected, and is reported to `onError`.
+ * null if it offers only runs of the tasks that it accepts. A run that is deleted stays selected, and is reported to
+ * `onError`.
  */
 export class RunPicker {
-  constructor(onRun, onError, path = null) {
-    Object.assign(this, { onRun, onError, path });
+  constructor(onRun, onError, path = null, accepts = path === null ? hasReplies : (task) => pathOf(task) === path) {
+    Object.assign(this, { onRun, onError, path, accepts });
     this.runSelect = byId("run");
     this.snapshotSelect = byId("snapshot");
     addSearch(this.runSelect, "Find a run");
@@ -62,10 +63,6 @@ export class RunPicker {
     return this.runs.size > 0;
   }
 
-  accepts(task) {
-    return this.path === null ? hasReplies(task) : pathOf(task) === this.path;
-  }
-
   /**
    * Fill both selects; `initial` ({run, snapshot}), the URL (?run=…&snapshot=…) or else the previous selection determines
    * the initial values.
@@ -78,7 +75,6 @@ export class RunPicker {
       await this.updateRuns(requested ? await this.fullName(requested.run) : remembered?.run);
       const named = isNamed && !initial && this.runs.has(this.wanted?.run) ? this.wanted : null;
       if (named) this.runSelect.value = named.run;
-      if (!requested && this.path === null && this.runs.has(this.runSelect.value) && !this.accepts(this.task)) this.selectDefault();
       await this.loadRun((named ?? requested ?? remembered)?.snapshot);
     } catch (error) {
       this.onError(error);
@@ -133,8 +129,8 @@ export class RunPicker {
     const isMissing = Boolean(selected) && !this.runs.has(selected);
     if (isMissing) options.unshift([selected, `${selected} (deleted)`]);
     setOptions(this.runSelect, options);
-    if (selected) this.runSelect.value = selected;
-    else this.selectDefault();
+    this.runSelect.value = selected;
+    if (!this.runSelect.value) this.selectDefault(); // nothing was selected, or a run that is not offered
     if (isMissing && this.reported !== selected) this.onError(new Error(`There is no run “${selected}”. It may have been moved or deleted; choose another.`));
     this.reported = isMissing ? selected : null;
     if (isMissing) this.details = null;

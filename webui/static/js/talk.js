@@ -5,6 +5,7 @@ import { isTalk, markdownMessage } from "./conversation_files.js";
 import { ConversationList } from "./conversation_list.js";
 import { byId, copyToClipboard, counted, download, element, onEscape, timedName } from "./dom.js";
 import { newId, noteMissing, showKept, titleOf } from "./kept.js";
+import { pathOf } from "./labels.js";
 import { errorMessage } from "./messages.js";
 import { linkTo, noteIncomplete, notRepeatable, offerLink, openedLink } from "./permalink.js";
 import { findLoop, repeatedTurn } from "./repetition.js";
@@ -18,7 +19,7 @@ const log = byId("log");
 const partner = byId("partner");
 const partnerSnapshot = byId("partner-snapshot");
 const form = new DecodingForm();
-const picker = new RunPicker(showRun, (error) => { note.textContent = error.message; }, "/");
+const picker = new RunPicker(showRun, (error) => { note.textContent = error.message; }, null, (task) => pathOf(task) === "/");
 
 const link = openedLink("talk", isTalk);
 const list = new ConversationList("talk", open);
