@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from flask import Response, request
 
+from seq2seq_chat.chat.chatbot import NEVER, StopRule
 from seq2seq_chat.chat.replies import notes
 from seq2seq_chat.config import Config, ConfigError, Decoding, unused_settings
 from seq2seq_chat.runs.run import Run, RunError
@@ -50,13 +51,16 @@ def check_task(run: Run, config: Config, history: Sequence[str] = ()) -> None:
 class ChatQuestion:
     """A request for a reply, and the model that it is for.
 
+    Args:
+        is_certain, stop: Of a stream; see :class:`ChatMessage`.
+
     Raises:
         NotFoundError, RunError, ModelUnavailable: See :func:`find_run`.
         InvalidRequest: See :func:`check_task`.
         ConfigError: The decoding settings are invalid.
     """
 
-    def __init__(self, body: ChatRequest) -> None:
+    def __init__(self, body: ChatRequest, is_certain: bool = False, stop: StopRule = NEVER) -> None:
         self._started = time.perf_counter()
         self._body, self._registry, limits = body, get_state().registry, get_state().limits
         self._run, self._config = find_run(body.run)
@@ -65,7 +69,8 @@ class ChatQuestion:
         self._history = recent_turns(body.history, limits)
         self._seed = random_seed(self._decoding)
         self.text = str(body.text)
-        self._prefix = body.prefix if isinstance(body.prefix, str) else tuple(body.prefix)
+        prefix = body.prefix if isinstance(body.prefix, str) else tuple(body.prefix)
+        self._message = ChatMessage(self.text, tuple(self._history), self._seed, prefix, is_certain, stop)
 
     def send(self, submit: Callable[[Run, str | None, ChatMessage, Decoding], Result]) -> Result:
         """Queue it for its model; ``submit`` is a :class:`ModelPool`'s ``submit`` or ``stream``.
@@ -74,12 +79,11 @@ class ChatQuestion:
             NotFoundError: The run has no such weights.
             ServerBusy: The queue is full.
         """
-        utterance = ChatMessage(self.text, tuple(self._history), self._seed, self._prefix)
         # seeds belong to utterances, so that those with different ones can be decoded together
         decoding: Decoding = self._decoding.model_copy(update={"seed": None})
         try:
             snapshot = find_weights(self._run, self._body.snapshot, self._body.step)
-            return submit(self._run, snapshot, utterance, decoding)
+            return submit(self._run, snapshot, self._message, decoding)
         except RunError as error:
             raise NotFoundError(str(error)) from error
 
@@ -112,12 +116,6 @@ class ChatQuestion:
             "seed": self._seed if self._decoding.method == "sample" else None,
             "warnings": [self.public(warning) for warning in warnings],
         }
-
-    @property
-    def only_grows(self) -> bool:
-        """Whether the words of a streamed reply stay as they were sent, unlike the words of a beam search."""
-        decoding = self._decoding
-        return decoding.method != "beam" and decoding.rerank == "none" and not decoding.replace_unknown
 
     def _newly_unused(self) -> list[str]:
         """Warnings about settings of the request that have no effect."""

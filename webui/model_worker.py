@@ -15,7 +15,7 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
-from seq2seq_chat.chat.chatbot import Chatbot, Question
+from seq2seq_chat.chat.chatbot import NEVER, Chatbot, Question, StopRule
 from seq2seq_chat.chat.replies import Reply
 from seq2seq_chat.config import Decoding
 from seq2seq_chat.search.batches import random_seed
@@ -52,6 +52,8 @@ class ChatMessage(NamedTuple):
     history: tuple[str, ...] = ()  # oldest first, user and model in turns
     seed: int | None = None  # of sampling; None: the seed of the decoding settings
     prefix: str | tuple[str, ...] = ""  # a text or tokens that the reply starts with
+    is_certain: bool = False  # whether a stream has only the beginning of the reply that cannot change any more
+    stop: StopRule = NEVER  # of a stream
 
 
 class Answer(NamedTuple):
@@ -211,7 +213,7 @@ class ModelWorker(threading.Thread):
                 self._try(start, bot, decoding, [job])
 
     def _reply(self, bot: Chatbot, decoding: Decoding, jobs: list[ChatJob]) -> None:
-        texts, histories, seeds, prefixes = map(list, zip(*(job.utterance for job in jobs), strict=True))
+        texts, histories, seeds, prefixes = map(list, zip(*(job.utterance[:4] for job in jobs), strict=True))
         seeds = [random_seed(decoding) if seed is None else seed for seed in seeds]
         replies = bot.replies(texts, decoding, histories, seeds, prefixes if any(prefixes) else ())
         for job, reply in zip(jobs, replies, strict=True):
@@ -230,10 +232,10 @@ class ModelWorker(threading.Thread):
             raise
 
     def _question(self, bot: Chatbot, job: ChatJob) -> Question:
-        text, history, seed, prefix = job.utterance
+        text, history, seed, prefix, is_certain, stop = job.utterance
         seed = random_seed(job.decoding) if seed is None else seed
         on_step = partial(self._grow, job, job.stream) if job.stream else None
-        return Question(text, history, seed, partial(self._end, bot, job), on_step, prefix)
+        return Question(text, history, seed, partial(self._end, bot, job), on_step, prefix, is_certain, stop)
 
     def _grow(self, job: ChatJob, stream: ReplyStream, text: Callable[[], str]) -> bool:
         """Send the text so far; whether anyone still reads."""

@@ -13,6 +13,7 @@ from typing import Any, Literal
 from flask import Blueprint, Response
 from pydantic import BaseModel, Field
 
+from seq2seq_chat.chat.chatbot import NEVER, StopRule
 from seq2seq_chat.config import Config
 from seq2seq_chat.runs.run import LATEST, Run
 from seq2seq_chat.system.errors import UserError
@@ -73,6 +74,11 @@ class CompletionRequest(BaseModel, extra="allow"):
         """The number of tokens after which a reply ends."""
         return self.max_completion_tokens or self.max_tokens
 
+    @property
+    def stop_rule(self) -> StopRule:
+        """When the search can end."""
+        return StopRule(self.longest, tuple(self.stops))
+
     def decoding(self, config: Config, index: int) -> dict[str, Any]:
         """The changed decoding settings of one of the choices; sampling is chosen by its settings, or by several."""
         changes: dict[str, Any] = {"n_best": 1}
@@ -118,7 +124,7 @@ def completions() -> Response:
     *history, text = (turn.text for turn in turns)
     request = ChatRequest(run=run.path.name, snapshot=snapshot, text=text, history=history)
     changes = [{"decoding": body.decoding(config, index)} for index in range(body.n or 1)]
-    questions = [ChatQuestion(request.model_copy(update=change)) for change in changes]
+    questions = [ChatQuestion(request.model_copy(update=change), True, body.stop_rule) for change in changes]
     completion = Completion(body, run, questions)
     if body.stream:
         try:
@@ -130,7 +136,10 @@ def completions() -> Response:
             raise
         response = send_parts(completion.events(first, state.limits.timeout), EVENTS, completion.stop)
     else:
-        futures = queue_all(questions, lambda question: question.send(state.pool.submit))
+        ends_early = body.stop_rule != NEVER  # by steps that are watched
+        futures = queue_all(
+            questions, lambda one: one.send(state.pool.stream).future if ends_early else one.send(state.pool.submit)
+        )
         response = json_response(completion.whole([wait_for_answer(future) for _, future in futures]))
     if ignored:
         response.headers["X-Ignored-Parameters"] = ", ".join(ignored)
@@ -181,16 +190,16 @@ class Completion:
     def events(self, part: str | None, timeout: float) -> Iterator[str]:
         """Server-sent events with what is new of each choice, one after the other.
 
-        What is sent stays: nothing of a beam, whose words may change, before its end, and no word that may go on.
+        What is sent stays: of a beam, the beginning that its hypotheses share, and no word that may go on.
         """
         answers = []
         try:
-            for index, (question, stream) in enumerate(zip(self.questions, self.streams, strict=True)):
+            for index, stream in enumerate(self.streams):
                 yield self._event(index, {"role": "assistant", "content": ""})
                 sent = ""
                 part = part if index == 0 else stream.read(timeout)
                 while part is not None:
-                    ready = self._certain(part) if question.only_grows else ""
+                    ready = self._certain(part)
                     if len(ready) > len(sent) and ready.startswith(sent):
                         yield self._event(index, {"content": ready[len(sent) :]})
                         sent = ready
@@ -207,13 +216,12 @@ class Completion:
             yield f"data: {json.dumps({'error': error_object(self.questions[0].public(str(error)), 503)})}\n\n"
 
     def _certain(self, text: str) -> str:
-        """The beginning of a growing text that is part of the reply in any case."""
-        longest = self.request.longest
+        """The beginning of a growing text that is part of the cut reply in any case."""
+        longest, stops = self.request.longest, self.request.stops
         if longest is not None and len(self.run.codecs.target.tokenizer.encode(text)) > longest:
             return ""
-        held = max(map(len, self.request.stops), default=0)
-        complete = text[: max(0, len(text) - held)].rpartition(" ")[0]
-        return min((complete.partition(stop)[0] for stop in self.request.stops), key=len, default=complete)
+        held = max(map(len, stops), default=1) - 1  # a stop may have begun
+        return text[: max(0, min([len(text) - held, *(text.index(stop) for stop in stops if stop in text)]))]
 
     def _event(self, index: int, delta: dict[str, Any], reason: str | None = None) -> str:
         return self._data({"choices": [{"index": index, "delta": delta, "finish_reason": reason}]})

@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -31,15 +32,32 @@ from seq2seq_chat.runs.run import Run, RunError
 from seq2seq_chat.search.batches import Prefixes, Seeds
 from seq2seq_chat.search.engine import NEG_INF, Hypotheses
 from seq2seq_chat.search.joint import JointSearches, Utterances
+from seq2seq_chat.search.methods import certain_words
 from seq2seq_chat.system.errors import UserError, cut
 from seq2seq_chat.system.hardware import AUTO, TENSORFLOW, EngineOptions
 from seq2seq_chat.text.codec import Codecs, convert_tokens
-from seq2seq_chat.text.vocabulary import EOS, SPECIAL_WORDS, TURN
+from seq2seq_chat.text.vocabulary import EOS, SPECIAL_WORDS, TURN, UNKNOWN
 
 if TYPE_CHECKING:
     from typing_extensions import Self  # typing has it from Python 3.11 on
 
 MIN_WORDS = 3  # of an utterance, for the share of its words that are unknown
+
+
+class StopRule(NamedTuple):
+    """When a search may end early, as no more of the reply is needed; the reply itself is not cut."""
+
+    tokens: int | None = None  # once it is certain to have more than these
+    texts: Sequence[str] = ()  # once one of these is certain to be in it
+
+    def applies(self, words: Sequence[str], text: str) -> bool:
+        """Whether it applies to the words and the text with which the reply starts in any case."""
+        longest = max(map(len, self.texts), default=0)
+        enough = any(0 <= text.find(stop) <= len(text) - longest for stop in self.texts)
+        return enough or (self.tokens is not None and len(words) > self.tokens)
+
+
+NEVER = StopRule()
 
 
 class Question(NamedTuple):
@@ -52,6 +70,8 @@ class Question(NamedTuple):
     on_step: Callable[[Callable[[], str]], bool] | None = None
     """Called after each step with what returns the text so far; whether to continue."""
     prefix: str | Sequence[str] = ""  # what the reply starts with: a text, in whole tokens, or tokens
+    is_certain: bool = False  # whether ``on_step`` gets only the beginning of the reply that cannot change any more
+    stop: StopRule = NEVER
 
 
 class _Utterance(NamedTuple):
@@ -176,16 +196,31 @@ class Chatbot:
             ids, lengths = self._source_ids([utterance.source for _, utterance in pairs])
             seeds, start = [question.seed for question, _ in pairs], time.perf_counter()
             prefixes = [prefix for prefix, utterance in zip(starts, read, strict=True) if utterance.words]
-            watchers = [one.on_step and functools.partial(self._watch_step, one.on_step) for one, _ in pairs]
+            watchers = [one.on_step and functools.partial(self._watch_step, one, one.on_step) for one, _ in pairs]
             ends = [functools.partial(self._end, reader, decoding, start, *pair) for pair in pairs]
             searches.add(Utterances(search, ids, lengths, seeds, prefixes, watchers, ends))
 
-    def _watch_step(self, on_step: Callable[[Callable[[], str]], bool], hypotheses: Callable[[], Hypotheses]) -> bool:
-        def text() -> str:
-            found = hypotheses()
-            return self.codecs.target.decode(found.words[0, : found.lengths[0]])
+    def _watch_step(
+        self,
+        question: Question,
+        on_step: Callable[[Callable[[], str]], bool],
+        so_far: Callable[[], Hypotheses],
+        kept: Callable[[], Hypotheses],
+    ) -> bool:
+        target = self.codecs.target
 
-        return on_step(text)
+        @functools.cache
+        def certain() -> tuple[list[str], str]:
+            ids = certain_words(kept())
+            words = target.words(itertools.takewhile(lambda word: word != UNKNOWN, ids))  # which may still be replaced
+            return words, target.text(words).rpartition(" ")[0]  # the last word may go on
+
+        def text() -> str:
+            found = so_far()
+            return target.decode(found.words[0, : found.lengths[0]])
+
+        goes_on = on_step((lambda: certain()[1]) if question.is_certain else text)
+        return goes_on and not (question.stop != NEVER and question.stop.applies(*certain()))
 
     def _end(
         self,

@@ -30,8 +30,9 @@ from seq2seq_chat.text.vocabulary import EOS
 
 _MAX_STEPS_WAITED = 5
 
-OnHypotheses = Callable[[Callable[[], Hypotheses]], bool]
-"""Called after a step with what returns the hypotheses so far for an utterance, [n, …]; whether to continue."""
+OnHypotheses = Callable[[Callable[[], Hypotheses], Callable[[], Hypotheses]], bool]
+"""Called after a step with what returns the hypotheses so far for an utterance, and all that are kept, [n, …] each;
+whether to continue."""
 OnEnd = Callable[["Hypotheses | Exception"], None]
 """Called with the result for an utterance, [n, …], or the error that ended the search."""
 
@@ -108,7 +109,7 @@ class _Running:
         watched = [(row, on_step) for row in np.flatnonzero(goes_on) if (on_step := self.utterances.on_step[row])]
         for row, on_step in watched:
             try:
-                goes_on[row] = on_step(lambda row=row: so_far().at(row))
+                goes_on[row] = on_step(lambda row=row: so_far().at(row), lambda row=row: progress.kept().at(row))
             except Exception as error:
                 goes_on[row] = False
                 self.waiting.remove(row)

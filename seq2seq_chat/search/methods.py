@@ -45,6 +45,8 @@ class Progress(NamedTuple):
     """Returns the hypotheses so far, [batch, n, …], which have no attention yet."""
     result: Callable[[], Hypotheses]
     """Returns what the search finds if it ends now."""
+    kept: Callable[[], Hypotheses]
+    """Returns all hypotheses that are kept, [batch, width, …], which have no attention yet."""
 
 
 OnStep = Callable[[Progress], npt.NDArray[np.bool_]]
@@ -106,12 +108,25 @@ def sequential_search(
         ended[active] = has_ended
         is_running &= (~hypotheses.ended).any(axis=1)
         if on_step is not None:
-            is_running &= on_step(Progress(is_running, lambda: hypotheses, result))
+            is_running &= on_step(Progress(is_running, lambda: hypotheses, result, lambda: hypotheses))
         parents = np.flatnonzero(~has_ended & is_running[active // n]).astype(np.int32)
         active, previous = active[parents], chosen[parents]
         if not len(active):
             break
     return result()
+
+
+def certain_words(kept: Hypotheses) -> npt.NDArray[np.int32]:
+    """Return the words with which the reply to an utterance will start in any case, without the end marker: [n].
+
+    They are what all hypotheses share, as each result continues one of them.
+
+    Args:
+        kept: The hypotheses that are kept for the utterance, [width, …].
+    """
+    words = kept.words[kept.scores > NEG_INF]
+    is_shared = ((words == words[0]) & (words != PAD) & (words != EOS)).all(axis=0)
+    return words[0, : np.argmin([*is_shared, False])]
 
 
 def empty_hypotheses(scores: np.ndarray, size: SearchSize) -> Hypotheses:
@@ -175,6 +190,9 @@ def beam_search(
     parents, previous = active // width, np.full(len(active), GO, np.int32)
     is_running = np.ones(batch, bool)
 
+    def kept() -> Hypotheses:
+        return beam
+
     def so_far() -> Hypotheses:
         return _best(beam, decoding)[0]
 
@@ -201,7 +219,7 @@ def beam_search(
         history.reorder(origins, t, is_active)
         is_running &= ~(_is_finished(beam, decoding, size.steps) | beam.ended.all(axis=1))
         if on_step is not None:
-            is_running &= on_step(Progress(is_running, so_far, result))
+            is_running &= on_step(Progress(is_running, so_far, result, kept))
         positions = np.zeros(batch * width, np.int32)
         positions[active] = np.arange(len(active))
         active = np.flatnonzero(~beam.ended & is_running[:, np.newaxis]).astype(np.int32)

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from seq2seq_chat.chat.chatbot import Chatbot, Question
+from seq2seq_chat.chat.chatbot import Chatbot, Question, StopRule
 from seq2seq_chat.chat.load import uses_onnx
 from seq2seq_chat.chat.replies import Reply
 from seq2seq_chat.config import Decoding
@@ -69,6 +69,31 @@ def test_replies_that_grow_side_by_side_are_the_same(engine: EngineOptions, tmp_
             assert one.score == pytest.approx(other.score, abs=5e-3)  # large weights amplify rounding
         assert (replies[text].text, replies[text].source_words) == (expected.text, expected.source_words)
     assert len(set(grown)) > len(pairs)
+
+
+@pytest.mark.parametrize("decoding", [Decoding(method="greedy"), Decoding(method="beam", beam_width=3)], ids=str)
+def test_a_search_ends_when_enough_of_the_reply_is_certain(decoding: Decoding, tmp_path: Path) -> None:
+    bot, replies = Chatbot.load(random_run(tmp_path, small_config(), CODECS)), dict[str, Reply]()
+    searches, ends = bot.joint_searches(), [functools.partial(replies.__setitem__, text) for text in TEXTS]
+    questions = zip(TEXTS, ends, strict=True)
+    stop = StopRule(tokens=1)
+    bot.start_replies(
+        searches, [Question(text, (), 1, end, lambda _: True, stop=stop) for text, end in questions], decoding
+    )
+    while searches:
+        searches.step()
+    shorter = 0
+    for text, expected in zip(TEXTS, bot.replies(TEXTS, decoding), strict=True):
+        words, whole = replies[text].hypotheses[0].words, expected.hypotheses[0].words
+        assert words[:2] == whole[:2]
+        shorter += len(words) < len(whole)
+    assert shorter
+
+
+def test_a_stop_that_may_begin_earlier_does_not_end_a_search() -> None:
+    """In "hello world", the reply ends before "llo w", not before "o"."""
+    stop = StopRule(texts=("o", "llo w"))
+    assert [stop.applies([], text) for text in ("hell", "hello", "hello wor")] == [False, False, True]
 
 
 @pytest.fixture(scope="module")

@@ -11,8 +11,9 @@ import pytest
 from seq2seq_chat.config import Decoding
 from seq2seq_chat.search import joint
 from seq2seq_chat.search.batches import ReplySearch
-from seq2seq_chat.search.engine import Hypotheses, Rows, StepOutput, StepRequest
+from seq2seq_chat.search.engine import NEG_INF, Hypotheses, Rows, StepOutput, StepRequest
 from seq2seq_chat.search.joint import JointSearches, OnHypotheses, Utterances, join_states
+from seq2seq_chat.search.methods import certain_words
 from tests.search.table_model import TableModel, settings
 
 SETTINGS = [
@@ -54,7 +55,7 @@ def add(
 ) -> None:
     """Start one search for some utterances, whose seeds are their numbers."""
     source, lengths = np.array(utterances, np.int32)[:, np.newaxis], np.ones(len(utterances), np.int32)
-    on_step = [watchers.get(number, None if number % 5 == 4 else lambda hypotheses: True) for number in utterances]
+    on_step = [watchers.get(number, None if number % 5 == 4 else lambda *_: True) for number in utterances]
     prefixes = [PREFIXES[number % len(PREFIXES)] for number in utterances]
     on_end = [functools.partial(results.__setitem__, number) for number in utterances]
     search = ReplySearch(model, decoding, STEPS, source_steps=2)
@@ -93,6 +94,24 @@ def test_a_search_finds_what_it_finds_alone(seed: int, max_rows: int, monkeypatc
         searches.step()
     for utterance, decoding in enumerate(chosen):
         assert_equal(results[utterance], alone(model, utterance, decoding))
+
+
+@pytest.mark.parametrize("decoding", SETTINGS, ids=str)
+def test_certain_words_start_what_is_found(decoding: Decoding) -> None:
+    model, results, certain = TableModel(6, STEPS, range(12)), dict[int, Any](), dict[int, list[np.ndarray]]()
+
+    def watch(utterance: int, _: Any, kept: Callable[[], Hypotheses]) -> bool:
+        certain.setdefault(utterance, []).append(certain_words(kept()))
+        return True
+
+    searches = JointSearches(model)
+    add(searches, model, range(12), decoding, results, {n: functools.partial(watch, n) for n in range(12)})
+    while searches:
+        searches.step()
+    for utterance, found in results.items():
+        for words in certain.get(utterance, []):
+            assert (found.words[found.scores > NEG_INF, : len(words)] == words).all()
+    assert any(len(words) for steps in certain.values() for words in steps[:-1])
 
 
 @pytest.mark.parametrize(("widths", "started"), [([1, 5], 2), ([1, 6], 1), ([6, 1], 1), ([2, 2, 3], 2), ([7, 1], 1)])
@@ -156,7 +175,7 @@ def test_what_nobody_reads_leaves_at_the_next_step(together: Sequence[Sequence[i
     model, results = TableModel(6, STEPS, range(2)), dict[int, Any]()
     searches = JointSearches(model)
     for utterances in together:
-        add(searches, model, utterances, decoding, results, {0: lambda hypotheses: False})
+        add(searches, model, utterances, decoding, results, {0: lambda *_: False})
     searches.step()
     assert (list(results), results[0].lengths.max(), len(searches)) == ([0], 1, 1)
     while searches:
@@ -171,7 +190,7 @@ def test_what_nobody_reads_leaves_at_the_next_step(together: Sequence[Sequence[i
 def test_an_error_ends_only_the_search_that_causes_it(together: Sequence[Sequence[int]], decoding: Decoding) -> None:
     model, results = CountedModel(6, STEPS, range(4)), dict[int, Any]()
 
-    def fail(hypotheses: Callable[[], Hypotheses]) -> bool:
+    def fail(*_: Any) -> bool:
         raise ValueError("watcher")
 
     searches = JointSearches(model)
