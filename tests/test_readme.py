@@ -141,7 +141,6 @@ NOT_RUN = {
     r"docker ": "needs an engine and an image; tests/docker/ runs others like them",
     r".*--trusted-proxy\b": "needs a proxy; tests/webui/test_proxy.py runs nginx",
     r".*--workers\b": "needs several machines; see the tests of distribution",
-    r"(?s).*\btraining\.steps=2500": "trains for minutes",
 }
 
 
