@@ -103,13 +103,14 @@ class Chatbot:
     @classmethod
     def load(
         cls,
-        run: Run,
+        run: Run | str,
         snapshot: str | None = None,
         engine: EngineOptions = AUTO,
         decoding: Decoding | None = None,
         others: Sequence[RunSnapshot] = (),
     ) -> Self:
-        """The chatbot of a run or an exported model; see :func:`load_engine` for arguments and errors raised."""
+        """The chatbot of a run or an exported model, or of the name of one; see :func:`load_engine`."""
+        run = find_run(run) if isinstance(run, str) else run
         if cls.TASK not in (None, run.config.task):
             raise RunError(f"run {run.name} is not a {cls.TASK} model: its task is {run.config.task}")
         loaded = load_engine(run, snapshot, engine, decoding, others)

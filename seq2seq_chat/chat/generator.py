@@ -12,6 +12,7 @@ from seq2seq_chat.chat.load import load_language_model_engine
 from seq2seq_chat.config import Decoding
 from seq2seq_chat.data.running_text import TextDecoder, encode_text
 from seq2seq_chat.engines import MAX_LOGITS, LanguageModelEngine
+from seq2seq_chat.runs.find import find_run
 from seq2seq_chat.runs.run import Run
 from seq2seq_chat.search.engine import Block, BlockRequest, WordDistribution
 from seq2seq_chat.search.logit_rules import forbidden_ids
@@ -55,8 +56,13 @@ class Generator:
         self.engine, self.codec, self.step = engine, codec, step
 
     @classmethod
-    def load(cls, run: Run, snapshot: str | None = None, engine: EngineOptions = AUTO) -> Generator:
-        """The generator of a run or an exported model; see :func:`load_language_model_engine` for the errors raised."""
+    def load(cls, run: Run | str, snapshot: str | None = None, engine: EngineOptions = AUTO) -> Generator:
+        """The generator of a run or an exported model, or of the name of one.
+
+        Raises:
+            UserError: See :func:`find_run` and :func:`load_language_model_engine`.
+        """
+        run = find_run(run) if isinstance(run, str) else run
         loaded = load_language_model_engine(run, snapshot, engine)
         return cls(loaded.engine, loaded.codecs.source, loaded.step)
 

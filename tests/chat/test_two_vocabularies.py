@@ -10,7 +10,6 @@ from seq2seq_chat.chat.chatbot import Chatbot
 from seq2seq_chat.cli.conversation import explain
 from seq2seq_chat.config import Decoding
 from seq2seq_chat.engines.tensorflow.engine import TensorFlowEngine
-from seq2seq_chat.runs.find import find_run
 from seq2seq_chat.search.engine import Hypotheses
 from seq2seq_chat.system.hardware import TENSORFLOW
 from seq2seq_chat.text.codec import Codecs, TextCodec, convert_tokens
@@ -142,7 +141,7 @@ def test_bidirectional_reranking_with_other_tokenizers(tmp_path: Path, backward_
         tmp_path / "backward", small_config(*names, "data.swap_source_target=true", "seed=2"), backward_codecs
     )
     forward, backward = (
-        Chatbot.load(find_run(str(run.path)), engine=TENSORFLOW) for run in (forward_run, backward_run)
+        Chatbot.load(str(run.path), engine=TENSORFLOW) for run in (forward_run, backward_run)
     )
     options = {"rerank": "bidirectional", "backward_run": str(backward_run.path), "rerank_weight": 0.8}
     hypotheses = forward.reply("Où est le chien?", BEAM.model_copy(update=options)).hypotheses
