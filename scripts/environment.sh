@@ -46,7 +46,7 @@ install_environment() {
     if [[ -e "$unfinished" ]] || ! is_python "$environment/bin/python" pip; then
         create_environment
     fi
-    what="TensorFlow and other packages into .venv (once; 740 MB, 2.1 GB on the disk, a few minutes)"
+    what="TensorFlow and other packages into .venv (once; 780 MB, 2.5 GB on the disk, a few minutes)"
     if [[ -n "$extras" ]] && is_installed "" "$fingerprint"; then what="what the tests need into .venv (once)"; fi
     : >"$unfinished"
     say "installing $what"
