@@ -145,6 +145,7 @@ def export(page: Page, site: Site) -> None:
         command = [*PROGRAM, "export", site.name, "--results", str(site.results), "--output", f"{folder}/page"]
         subprocess.run([*command, "--format", "html"], stderr=subprocess.DEVNULL, check=True)
         page.goto(Path(folder, "page", "index.html").as_uri())
+        page.locator("#reads").get_by_text("reads").wait_for()  # the run is known
         for utterance in UTTERANCES:
             say(page, utterance)
         explain(page)
