@@ -140,9 +140,7 @@ def test_bidirectional_reranking_with_other_tokenizers(tmp_path: Path, backward_
     backward_run = random_run(
         tmp_path / "backward", small_config(*names, "data.swap_source_target=true", "seed=2"), backward_codecs
     )
-    forward, backward = (
-        Chatbot.load(str(run.path), engine=TENSORFLOW) for run in (forward_run, backward_run)
-    )
+    forward, backward = (Chatbot.load(str(run.path), engine=TENSORFLOW) for run in (forward_run, backward_run))
     options = {"rerank": "bidirectional", "backward_run": str(backward_run.path), "rerank_weight": 0.8}
     hypotheses = forward.reply("Où est le chien?", BEAM.model_copy(update=options)).hypotheses
     target_ids = [11, 10, 9, UNKNOWN, 7, EOS]  # Où est le chien ? by the reversed vocabulary
