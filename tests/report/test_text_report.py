@@ -46,7 +46,7 @@ def test_every_snapshot_has_its_loss_and_its_texts(cli: Cli, run: Run, tmp_path:
         generator = Generator.load(run, snapshot)
         for prompt in PROMPTS:
             text = "".join(generator.stream(prompt, 300, decoding, seed=1))
-            assert f"<pre tabindex="0">{prompt}{text}</pre>" in page
+            assert f'<pre tabindex="0">{prompt}{text}</pre>' in page
     assert len(set(run.snapshots())) == 2 and f"{run.name}, 3, prompt 1, by sampling, temperature 0.5" in page
     assert (tmp_path / "page_pictures" / "random_gradients.png").is_file()
     assert "has no metrics" in page  # no learning curves without training
