@@ -31,7 +31,7 @@ from seq2seq_chat.runs.find import RunSnapshot, find_run
 from seq2seq_chat.runs.run import Run, RunError
 from seq2seq_chat.search.batches import Prefixes, Seeds
 from seq2seq_chat.search.engine import NEG_INF, Hypotheses
-from seq2seq_chat.search.joint import JointSearches, Utterances
+from seq2seq_chat.search.joint import JointSearches, OnHypotheses, Utterances
 from seq2seq_chat.search.methods import certain_words
 from seq2seq_chat.system.errors import UserError, cut
 from seq2seq_chat.system.hardware import AUTO, TENSORFLOW, EngineOptions
@@ -197,31 +197,31 @@ class Chatbot:
             ids, lengths = self._source_ids([utterance.source for _, utterance in pairs])
             seeds, start = [question.seed for question, _ in pairs], time.perf_counter()
             prefixes = [prefix for prefix, utterance in zip(starts, read, strict=True) if utterance.words]
-            watchers = [one.on_step and functools.partial(self._watch_step, one, one.on_step) for one, _ in pairs]
+            watchers = [self._watcher(question) for question, _ in pairs]
             ends = [functools.partial(self._end, reader, decoding, start, *pair) for pair in pairs]
             searches.add(Utterances(search, ids, lengths, seeds, prefixes, watchers, ends))
 
-    def _watch_step(
-        self,
-        question: Question,
-        on_step: Callable[[Callable[[], str]], bool],
-        so_far: Callable[[], Hypotheses],
-        kept: Callable[[], Hypotheses],
-    ) -> bool:
-        target = self.codecs.target
+    def _watcher(self, question: Question) -> OnHypotheses | None:
+        """What calls ``on_step`` of a question."""
+        target, on_step, stop = self.codecs.target, question.on_step, question.stop
+        if on_step is None:
+            return None
 
-        @functools.cache
-        def certain() -> tuple[list[str], str]:
+        def watch(so_far: Callable[[], Hypotheses], _: Callable[[], Hypotheses]) -> bool:
+            def text() -> str:
+                found = so_far()
+                return target.decode(found.words[0, : found.lengths[0]])
+
+            return on_step(text)
+
+        def watch_certain(so_far: Callable[[], Hypotheses], kept: Callable[[], Hypotheses]) -> bool:
             ids = certain_words(kept())
             words = target.words(itertools.takewhile(lambda word: word != UNKNOWN, ids))  # which may still be replaced
-            return words, target.text(words).rpartition(" ")[0]  # the last word may go on
+            text = target.text(words).rpartition(" ")[0]  # the last word may go on
+            goes_on = on_step(lambda: text) if question.is_certain else watch(so_far, kept)
+            return goes_on and not stop.applies(words, text)
 
-        def text() -> str:
-            found = so_far()
-            return target.decode(found.words[0, : found.lengths[0]])
-
-        goes_on = on_step((lambda: certain()[1]) if question.is_certain else text)
-        return goes_on and not (question.stop != NEVER and question.stop.applies(*certain()))
+        return watch_certain if question.is_certain or stop != NEVER else watch
 
     def _end(
         self,
