@@ -59,6 +59,17 @@ def offline_page(page: Any) -> Iterator[Any]:
     assert not [url for url in requests if not url.startswith(("file:", "data:", "blob:"))]
 
 
+WAIT_UNTIL_KEPT = """async (count) => {
+  const [{ name }] = await indexedDB.databases();
+  const result = (request) => new Promise((resolve) => { request.onsuccess = () => resolve(request.result); });
+  const database = await result(indexedDB.open(name)), [store] = database.objectStoreNames;
+  const read = () => result(database.transaction(store).objectStore(store).getAll());
+  while ((await read()).flatMap(({ turns }) => turns.flatMap(({ replies }) => replies)).length < count);
+  database.close();
+}"""
+"""Wait until so many replies are in the browser's database; a reply is shown before that."""
+
+
 def open_file(page: Any, file: Path) -> None:
     """Open a page and wait until its model is loaded."""
     page.goto(file.as_uri())
@@ -103,6 +114,7 @@ def test_a_conversation(offline_page: Any, offline_chat: Path, tiny_run: Path, e
     set_decoding(offline_page, "Sampling")
     expect(send(offline_page, "we like it").locator(".meta")).to_contain_text("sample")
     expect(send(offline_page, "***").locator(".message-text")).to_have_text("I cannot read this.")
+    offline_page.evaluate(WAIT_UNTIL_KEPT, 8)
     offline_page.reload()
     expect(offline_page.locator(".message.model")).to_have_count(8)  # restored
 
@@ -113,6 +125,7 @@ def test_another_file_in_the_same_tab_has_its_own_model(
     """It has other conversations, too, as a browser may take all files for one site, unless it has the same weights."""
     open_file(offline_page, offline_chat)
     send(offline_page, "we like it")
+    offline_page.evaluate(WAIT_UNTIL_KEPT, 1)
     other = shutil.copytree(tiny_run, tmp_path / "other")
     open_file(offline_page, export(cli, other, tmp_path / "page"))
     expect(offline_page.locator(".message")).to_have_count(0)
