@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from flask import Response, request
 
-from seq2seq_chat.chat.chatbot import NEVER, StopRule
+from seq2seq_chat.chat.joint_replies import NEVER, StopRule
 from seq2seq_chat.chat.replies import notes
 from seq2seq_chat.config import Config, ConfigError, Decoding, unused_settings
 from seq2seq_chat.runs.run import Run, RunError

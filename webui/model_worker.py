@@ -15,11 +15,11 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
-from seq2seq_chat.chat.chatbot import NEVER, Chatbot, Question, StopRule
+from seq2seq_chat.chat.chatbot import Chatbot
+from seq2seq_chat.chat.joint_replies import NEVER, JointReplies, Question, StopRule
 from seq2seq_chat.chat.replies import Reply
 from seq2seq_chat.config import Decoding
-from seq2seq_chat.search.batches import random_seed
-from seq2seq_chat.search.joint import JointSearches
+from seq2seq_chat.search.batches import StepEngine, random_seed
 from seq2seq_chat.system.errors import UserError
 from webui.limits import Limits
 from webui.model_stream import ModelStream, Stream
@@ -29,6 +29,9 @@ logger = logging.getLogger(__name__)
 
 SECONDS_BETWEEN_TEXTS = 0.05  # of a growing reply; more for many readers, as sending takes time from all of them
 FREQUENT_READERS = 20  # at once, who get texts that often
+STEPS_BETWEEN_STARTS = 5  # of few jobs while many others run, as starts take time
+SECONDS_BETWEEN_STARTS = 0.05  # at most, where a step takes longer than a start
+STEPS_BETWEEN_BATCHES = 30  # if nobody reads replies while they grow
 FAILED = "The model failed on this utterance."
 STREAM_FAILED = "The model failed on this text."
 
@@ -100,6 +103,15 @@ class ChatJob(NamedTuple):
 Job: TypeAlias = ChatJob | ModelStream[Any]
 
 
+class JobQueue(deque[Job]):
+    """Jobs that wait."""
+
+    last_step, last_time = (
+        0,
+        0.0,
+    )  # when some have started, by the worker's steps, and by the monotonic clock in seconds
+
+
 class ModelWorker(threading.Thread):
     """The thread of one model: waits for a permit, loads the model, works until it is closed, releases the memory.
 
@@ -124,13 +136,14 @@ class ModelWorker(threading.Thread):
         super().__init__(name=name, daemon=True)
         self.version, self._metrics = version, metrics
         self._load, self._permits, self._limits = load, permits, limits
-        self._queue: deque[Job] = deque()
+        self._read, self._unread = JobQueue(), JobQueue()  # by whether somebody reads the result while it grows
         self._changed = threading.Condition()
         self._closed = False
         self._loaded = math.inf  # when, by the monotonic clock in seconds
-        self._searches: JointSearches | None = None  # for replies, a step at a time
+        self._replies: JointReplies | None = None  # what is computed a step at a time
         self._readers = 0  # of these, those that are read while they grow
         self._streams: list[ModelStream[Any]] = []  # what is computed a block at a time
+        self._steps = 0  # that were computed
         self._text_interval = SECONDS_BETWEEN_TEXTS
 
     def submit(self, job: Job) -> bool:
@@ -142,13 +155,22 @@ class ModelWorker(threading.Thread):
         with self._changed:
             if self._closed:
                 return False
-            if len(self._queue) >= self._limits.max_queued:
+            if self.queued >= self._limits.max_queued:
                 raise ServerBusy("This model is busy. Please try again in a moment.")
             if isinstance(job, ChatJob) and job.stream:
                 job.stream.is_loading = math.isinf(self._loaded)
-            self._queue.append(job)
+            (self._read if _is_read(job) else self._unread).append(job)
             self._changed.notify()
             return True
+
+    @property
+    def queued(self) -> int:
+        """The number of jobs that wait."""
+        return len(self._read) + len(self._unread)
+
+    @property
+    def _is_busy(self) -> bool:
+        return bool(self._replies or self._streams)
 
     def close(self) -> None:
         """Stop accepting utterances, reply to the queued ones and end the thread."""
@@ -160,7 +182,8 @@ class ModelWorker(threading.Thread):
         """Load the model and reply until closed."""
         with self._permits:
             with self._changed:
-                if self._closed and all(job.future.cancelled() for job in self._queue):  # nobody waits for it any more
+                jobs = [*self._read, *self._unread]
+                if self._closed and all(job.future.cancelled() for job in jobs):  # nobody waits for it any more
                     return
             try:
                 self._serve_queue()
@@ -175,31 +198,48 @@ class ModelWorker(threading.Thread):
     def _serve_queue(self) -> None:
         model = self._load()
         self._loaded = time.monotonic()
-        while (jobs := self._next_jobs()) or self._searches or self._streams:
+        while (jobs := self._next_jobs()) or self._is_busy:
             chats = [job for job in jobs if isinstance(job, ChatJob)]
-            # a whole search is faster, but holds up those that are read while they grow
-            start = self._start if self._readers or any(job.stream for job in chats) else self._reply
             for decoding in dict.fromkeys(job.decoding for job in chats):
-                self._try(start, model, decoding, [job for job in chats if job.decoding == decoding])
+                together = [job for job in chats if job.decoding == decoding]
+                in_steps = self._readers or any(map(_is_read, chats)) or isinstance(model.engine, StepEngine)
+                self._try(self._start if in_steps else self._reply, model, decoding, together)
             self._streams += [job for job in jobs if isinstance(job, ModelStream)]
             self._streams = [stream for stream in self._streams if self._goes_on(model, stream)]
-            if self._searches:
+            if self._replies:
                 self._text_interval = SECONDS_BETWEEN_TEXTS * max(1.0, self._readers / FREQUENT_READERS)
-                self._searches.step()
+                self._replies.step()
+            self._steps += 1
 
     def _next_jobs(self) -> list[Job]:
         """The next jobs that there is room for, oldest first. Waits if nothing is running, until it is closed."""
-        while True:
+        while not self._is_busy or self.queued:
             with self._changed:
-                self._changed.wait_for(lambda: self._queue or self._closed or self._searches or self._streams)
-                room = self._limits.max_batch_size - len(self._searches or ()) - len(self._streams)
-                jobs = [self._queue.popleft() for _ in range(min(len(self._queue), room))]
+                self._changed.wait_for(lambda: self.queued or self._closed or self._is_busy)
+                jobs = [*self._take(self._read), *self._take(self._unread)]
             running = [job for job in jobs if _is_running(job.future)]  # others were cancelled
             for job in [job for job in running if isinstance(job, ChatJob) and job.stream and job.stream.has_left()]:
                 job.future.set_exception(ModelUnavailable("The client has left."))
                 running.remove(job)
             if running or not jobs:
                 return running
+        return []
+
+    def _take(self, queue: JobQueue) -> list[Job]:
+        """What is to start now from a queue; often none, as others may come soon, and starts take time."""
+        replies, read = len(self._replies or ()), self._readers + len(self._streams)
+        busy, running = replies + len(self._streams), read if queue is self._read else replies - self._readers
+        count = min(len(queue), self._limits.max_batch_size - running)
+        now, steps = time.monotonic(), self._steps - queue.last_step
+        if read or queue is self._read:
+            is_early = steps < STEPS_BETWEEN_STARTS and now - queue.last_time < SECONDS_BETWEEN_STARTS
+            waits = 5 * count < busy and is_early
+        else:
+            waits = busy > 0 and steps < STEPS_BETWEEN_BATCHES
+        if waits or not count:
+            return []
+        queue.last_step, queue.last_time = self._steps, now
+        return [queue.popleft() for _ in range(count)]
 
     def _try(self, start: Callable[..., None], bot: Chatbot, decoding: Decoding, jobs: list[ChatJob]) -> None:
         """Start some jobs together, or else one by one, so that a bad utterance does not fail the others."""
@@ -213,6 +253,7 @@ class ModelWorker(threading.Thread):
                 self._try(start, bot, decoding, [job])
 
     def _reply(self, bot: Chatbot, decoding: Decoding, jobs: list[ChatJob]) -> None:
+        """Compute replies in a graph, which is faster than steps, but makes all others wait."""
         texts, histories, seeds, prefixes = map(list, zip(*(job.utterance[:4] for job in jobs), strict=True))
         seeds = [random_seed(decoding) if seed is None else seed for seed in seeds]
         replies = bot.replies(texts, decoding, histories, seeds, prefixes if any(prefixes) else ())
@@ -220,13 +261,13 @@ class ModelWorker(threading.Thread):
             self._end(bot, job, reply)
 
     def _start(self, bot: Chatbot, decoding: Decoding, jobs: list[ChatJob]) -> None:
-        """Start replies, whose searches join those that are running."""
-        if self._searches is None:
-            self._searches = bot.joint_searches()
+        """Start replies, which join those that are running."""
+        if self._replies is None:
+            self._replies = JointReplies(bot)
         before = self._readers
         self._readers += sum(job.stream is not None for job in jobs)
         try:
-            bot.start_replies(self._searches, [self._question(bot, job) for job in jobs], decoding)
+            self._replies.start([self._question(bot, job) for job in jobs], decoding)
         except Exception:  # none has started
             self._readers = before
             raise
@@ -275,10 +316,16 @@ class ModelWorker(threading.Thread):
     def _fail_queue(self, error: UserError) -> None:
         with self._changed:
             self._closed = True
-            jobs, self._queue, self._streams = [*self._queue, *self._streams], deque(), []
+            jobs = [*self._read, *self._unread, *self._streams]
+            self._read, self._unread, self._streams = JobQueue(), JobQueue(), []
         for job in jobs:
             if _is_running(job.future):
                 job.future.set_exception(error)
+
+
+def _is_read(job: Job) -> bool:
+    """Whether somebody reads the result while it grows."""
+    return not isinstance(job, ChatJob) or job.stream is not None
 
 
 def _is_running(future: Future[Any]) -> bool:

@@ -26,11 +26,12 @@ class Metrics:
     """The metrics of one application.
 
     Args:
-        queued: Returns the number of requests that wait for a model or its reply.
+        queued: Returns the number of utterances, texts and searches that wait for a model.
+        running: Returns the number of those that are being computed.
         models: Returns the number of models in memory.
     """
 
-    def __init__(self, queued: Callable[[], float], models: Callable[[], float]) -> None:
+    def __init__(self, queued: Callable[[], float], running: Callable[[], float], models: Callable[[], float]) -> None:
         self.registry = registry = CollectorRegistry()
         labels = ["method", "route", "status"]
         self._requests = Counter("seq2seq_chat_requests", "Requests.", labels, registry=registry)
@@ -41,9 +42,13 @@ class Metrics:
             registry=registry,
         )
         self.words = Counter("seq2seq_chat_words", "Tokens of replies.", registry=registry)
-        under_way = Gauge("seq2seq_chat_queued", "Utterances, texts and searches under way.", registry=registry)
-        under_way.set_function(queued)
-        Gauge("seq2seq_chat_models", "Models in memory.", registry=registry).set_function(models)
+        gauges = {
+            "queued": ("Utterances, texts and searches that wait for a model.", queued),
+            "running": ("Utterances, texts and searches that are being computed.", running),
+            "models": ("Models in memory.", models),
+        }
+        for name, (description, value) in gauges.items():
+            Gauge(f"seq2seq_chat_{name}", description, registry=registry).set_function(value)
 
     def count_request(self, response: Response) -> Response:
         """Count a request by its route, whose names in addresses are left out."""

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from flask import Blueprint, Response
 from pydantic import BaseModel, Field
 
-from seq2seq_chat.chat.chatbot import NEVER, StopRule
+from seq2seq_chat.chat.joint_replies import NEVER, StopRule
 from seq2seq_chat.config import Config
 from seq2seq_chat.runs.run import LATEST, Run
 from seq2seq_chat.system.errors import UserError

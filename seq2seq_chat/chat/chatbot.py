@@ -11,9 +11,8 @@
 from __future__ import annotations
 
 import functools
-import itertools
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -31,12 +30,10 @@ from seq2seq_chat.runs.find import RunSnapshot, find_run
 from seq2seq_chat.runs.run import Run, RunError
 from seq2seq_chat.search.batches import Prefixes, Seeds
 from seq2seq_chat.search.engine import NEG_INF, Hypotheses
-from seq2seq_chat.search.joint import JointSearches, OnHypotheses, Utterances
-from seq2seq_chat.search.methods import certain_words
 from seq2seq_chat.system.errors import UserError, cut
 from seq2seq_chat.system.hardware import AUTO, TENSORFLOW, EngineOptions
 from seq2seq_chat.text.codec import Codecs, convert_tokens
-from seq2seq_chat.text.vocabulary import EOS, SPECIAL_WORDS, TURN, UNKNOWN
+from seq2seq_chat.text.vocabulary import EOS, SPECIAL_WORDS, TURN
 
 if TYPE_CHECKING:
     from typing_extensions import Self  # typing has it from Python 3.11 on
@@ -44,43 +41,15 @@ if TYPE_CHECKING:
 MIN_WORDS = 3  # of an utterance, for the share of its words that are unknown
 
 
-class StopRule(NamedTuple):
-    """When a search may end early, as no more of the reply is needed; the reply itself is not cut."""
+class Utterance(NamedTuple):
+    """An utterance as a model reads it."""
 
-    tokens: int | None = None  # once it is certain to have more than these
-    texts: Sequence[str] = ()  # once one of these is certain to be in it
-
-    def applies(self, words: Sequence[str], text: str) -> bool:
-        """Whether it applies to the words and the text with which the reply starts in any case."""
-        longest = max(map(len, self.texts), default=0)
-        enough = any(0 <= text.find(stop) <= len(text) - longest for stop in self.texts)
-        return enough or (self.tokens is not None and len(words) > self.tokens)
-
-
-NEVER = StopRule()
-
-
-class Question(NamedTuple):
-    """An utterance whose search is computed together with others."""
-
-    text: str
-    history: Sequence[str]  # the turns before it, oldest first
-    seed: int  # of sampling
-    on_end: Callable[[Reply | Exception], None]
-    on_step: Callable[[Callable[[], str]], bool] | None = None
-    """Called after each step with what returns the text so far; whether to continue."""
-    prefix: str | Sequence[str] = ""  # what the reply starts with: a text, in whole tokens, or tokens
-    is_certain: bool = False  # whether ``on_step`` gets only the beginning of the reply that cannot change any more
-    stop: StopRule = NEVER
-
-
-class _Utterance(NamedTuple):
     text: str
     words: list[str]  # its tokens
     source: list[str]  # the last tokens of the turns before it and its own that the model reads; none without ``words``
 
 
-def _before_reranking(decoding: Decoding) -> Decoding:
+def before_reranking(decoding: Decoding) -> Decoding:
     """The settings of the search for the replies that reranking chooses from."""
     return decoding if decoding.rerank == "none" else decoding.model_copy(update={"n_best": decoding.beam_width})
 
@@ -158,101 +127,31 @@ class Chatbot:
         start = time.perf_counter()
         decoding = decoding or self.config.decoding
         reader = self.reader(decoding)
-        starts = [self.codecs.target.vocabulary.ids(self.prefix_tokens(prefix)) for prefix in prefixes]
-        read = [self._read(text, history) for text, history in zip(texts, histories or [()] * len(texts), strict=True)]
+        starts = [self.prefix_ids(prefix) for prefix in prefixes]
+        read = [self.read(text, history) for text, history in zip(texts, histories or [()] * len(texts), strict=True)]
         readable = [row for row, utterance in enumerate(read) if utterance.words]
         results: dict[int, Hypotheses] = {}
         if readable:
-            ids, lengths = self._source_ids([read[row].source for row in readable])
+            ids, lengths = self.source_ids([read[row].source for row in readable])
             chosen = decoding.seed if seeds is None else [seeds[row] for row in readable]
             targets = [read[row].words for row in readable]
             forced = [starts[row] for row in readable] if starts else ()
             hypotheses = self.search_and_rerank(ids, lengths, decoding, targets, chosen, forced)
             results = {row: hypotheses.at(n) for n, row in enumerate(readable)}
         seconds = time.perf_counter() - start
-        return [self._reply(utterance, reader, results.get(row), seconds) for row, utterance in enumerate(read)]
+        return [self.to_reply(utterance, reader, results.get(row), seconds) for row, utterance in enumerate(read)]
 
-    def joint_searches(self) -> JointSearches:
-        """Searches with any settings whose steps are computed together, for :meth:`start_replies`."""
-        return JointSearches(self.engine.steps)
-
-    def start_replies(self, searches: JointSearches, questions: Sequence[Question], decoding: Decoding) -> None:
-        """Start replies whose searches are computed together with others; see :meth:`replies`.
-
-        Args:
-            searches: Searches over :attr:`engine`; each of its steps is a step of all of them.
-            questions: Their functions are called after each step, and with the reply or the error.
-
-        Raises:
-            UserError: See :meth:`replies`; then none has started.
-        """
-        reader, search = self.reader(decoding), self.engine.search(_before_reranking(decoding))
-        starts = [self.codecs.target.vocabulary.ids(self.prefix_tokens(question.prefix)) for question in questions]
-        read = [self._read(question.text, question.history) for question in questions]
-        for question, utterance in zip(questions, read, strict=True):
-            if not utterance.words:
-                question.on_end(self._reply(utterance, reader, None, 0.0))
-        pairs = [pair for pair in zip(questions, read, strict=True) if pair[1].words]
-        if pairs:
-            ids, lengths = self._source_ids([utterance.source for _, utterance in pairs])
-            seeds, start = [question.seed for question, _ in pairs], time.perf_counter()
-            prefixes = [prefix for prefix, utterance in zip(starts, read, strict=True) if utterance.words]
-            watchers = [self._watcher(question) for question, _ in pairs]
-            ends = [functools.partial(self._end, reader, decoding, start, *pair) for pair in pairs]
-            searches.add(Utterances(search, ids, lengths, seeds, prefixes, watchers, ends))
-
-    def _watcher(self, question: Question) -> OnHypotheses | None:
-        """What calls ``on_step`` of a question."""
-        target, on_step, stop = self.codecs.target, question.on_step, question.stop
-        if on_step is None:
-            return None
-
-        def watch(so_far: Callable[[], Hypotheses], _: Callable[[], Hypotheses]) -> bool:
-            def text() -> str:
-                found = so_far()
-                return target.decode(found.words[0, : found.lengths[0]])
-
-            return on_step(text)
-
-        def watch_certain(so_far: Callable[[], Hypotheses], kept: Callable[[], Hypotheses]) -> bool:
-            ids = certain_words(kept())
-            words = target.words(itertools.takewhile(lambda word: word != UNKNOWN, ids))  # which may still be replaced
-            text = target.text(words).rpartition(" ")[0]  # the last word may go on
-            goes_on = on_step(lambda: text) if question.is_certain else watch(so_far, kept)
-            return goes_on and not stop.applies(words, text)
-
-        return watch_certain if question.is_certain or stop != NEVER else watch
-
-    def _end(
-        self,
-        reader: HypothesisReader,
-        decoding: Decoding,
-        start: float,
-        question: Question,
-        utterance: _Utterance,
-        result: Hypotheses | Exception,
-    ) -> None:
-        """Call ``on_end`` of a question with the reply or the error."""
-        reply: Reply | Exception
-        try:
-            if isinstance(result, Exception):
-                raise result
-            hypotheses = self._rerank(result.at(np.newaxis), decoding, [utterance.words]).at(0)
-            reply = self._reply(utterance, reader, hypotheses, time.perf_counter() - start)
-        except Exception as error:
-            reply = error
-        question.on_end(reply)
-
-    def _read(self, text: str, history: Sequence[str]) -> _Utterance:
+    def read(self, text: str, history: Sequence[str]) -> Utterance:
+        """The tokens of an utterance and of the turns before it, oldest first."""
         tokenizer, turns_before = self.codecs.source.tokenizer, self.config.data.context_turns - 1
         words, turns = tokenizer.encode(text), list[list[str]]()
         if words and turns_before:
             turns = [turn for text in history if (turn := tokenizer.encode(text))][-turns_before:]
         source = [word for turn in turns for word in [*turn, TURN]] + words
-        return _Utterance(text, words, source[-self.config.model.encoder_steps :])
+        return Utterance(text, words, source[-self.config.model.encoder_steps :])
 
-    def _reply(
-        self, utterance: _Utterance, reader: HypothesisReader, hypotheses: Hypotheses | None, seconds: float
+    def to_reply(
+        self, utterance: Utterance, reader: HypothesisReader, hypotheses: Hypotheses | None, seconds: float
     ) -> Reply:
         """The reply to an utterance; ``hypotheses`` are None if it has no tokens."""
         text, words, source = utterance
@@ -274,8 +173,8 @@ class Chatbot:
         Raises:
             UserError: The lexicon cannot be read, or no reply can start with the text of the prefix.
         """
-        tokens, source = self.prefix_tokens(prefix), self._read(text, history).source
-        (ids, length), reader = self._source_ids([source]), self.reader(decoding)
+        tokens, source = self.prefix_tokens(prefix), self.read(text, history).source
+        (ids, length), reader = self.source_ids([source]), self.reader(decoding)
         return WatchedSearch(self.engine, ids, length, SourceText(source, text), reader, decoding, tokens)
 
     def prefix_tokens(self, text: str | Sequence[str]) -> Sequence[str]:
@@ -291,6 +190,10 @@ class Chatbot:
             raise UserError(f"the prefix has {len(tokens)} tokens, but a reply has at most {limit}; shorten it")
         return tokens
 
+    def prefix_ids(self, prefix: str | Sequence[str]) -> list[int]:
+        """The ids of a prefix; see :meth:`prefix_tokens`."""
+        return self.codecs.target.vocabulary.ids(self.prefix_tokens(prefix))
+
     def _unknown_share(self, words: list[str]) -> float:
         """Share of unknown tokens among those with letters; 0 for a name or two in letters that the vocabulary has."""
         words = [word for word in words if any(map(str.isalpha, word))]
@@ -304,7 +207,7 @@ class Chatbot:
         """The characters of the words that the model reads."""
         return frozenset("".join(self.codecs.source.vocabulary.words[len(SPECIAL_WORDS) :]))
 
-    def _source_ids(self, sources: Sequence[list[str]]) -> tuple[np.ndarray, np.ndarray]:
+    def source_ids(self, sources: Sequence[list[str]]) -> tuple[np.ndarray, np.ndarray]:
         """The encoder's input: ids int32 [n, source steps], lengths int32 [n]."""
         steps, reverse = self.config.model.encoder_steps, self.config.data.reverse_input
         rows = [fit_source(self.codecs.source.vocabulary.ids(words), steps, reverse) for words in sources]
@@ -337,10 +240,11 @@ class Chatbot:
             utterances: The tokens of the sources.
             seeds, prefixes: See :func:`seq2seq_chat.search.batches.search_in_batches`.
         """
-        search = self.engine.search(_before_reranking(decoding))
-        return self._rerank(search(source, lengths, seeds, prefixes), decoding, utterances)
+        search = self.engine.search(before_reranking(decoding))
+        return self.rerank(search(source, lengths, seeds, prefixes), decoding, utterances)
 
-    def _rerank(self, hypotheses: Hypotheses, decoding: Decoding, utterances: list[list[str]]) -> Hypotheses:
+    def rerank(self, hypotheses: Hypotheses, decoding: Decoding, utterances: list[list[str]]) -> Hypotheses:
+        """Sort hypotheses by mutual information if configured; see :meth:`search_and_rerank`."""
         if decoding.rerank == "none":
             return hypotheses
         weight = decoding.rerank_weight
@@ -383,7 +287,7 @@ class Chatbot:
             ids = [*self.codecs.target.vocabulary.ids(words), EOS][: len(row)]
             row[: len(ids)] = ids
             lengths.append(len(ids))
-        source, scorer = self._source_ids(sources), StepScorer(self.engine.steps)
+        source, scorer = self.source_ids(sources), StepScorer(self.engine.steps)
         log_p = scorer.log_probabilities(*source, target, np.array(lengths, np.int32))
         return [row[:length] for row, length in zip(log_p, lengths, strict=True)]
 

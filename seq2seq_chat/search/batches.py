@@ -60,13 +60,13 @@ class ReplySearch:
             assert recorder.step is not None
             yield recorder.step
 
-    def begin(self, source: np.ndarray, seeds: Seeds, on_step: OnStep, prefixes: Prefixes = ()) -> Search:
+    def begin(self, source: np.ndarray, seeds: Seeds, on_step: OnStep | None, prefixes: Prefixes = ()) -> Search:
         """Return the search for a batch of utterances, whose steps the caller computes.
 
         Args:
             source: Ids int32 [n, source steps].
             seeds: Seeds of sampling, one for each utterance.
-            on_step: Called after each step.
+            on_step: Called after each step; None if nobody watches.
             prefixes: What the replies start with.
         """
         return self._begin(uniform_numbers(seeds, source, samples_of(self.decoding), self._steps), on_step, prefixes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
@@ -28,8 +29,6 @@ from seq2seq_chat.search.engine import (
 from seq2seq_chat.search.methods import Progress
 from seq2seq_chat.text.vocabulary import EOS
 
-_MAX_STEPS_WAITED = 5
-
 OnHypotheses = Callable[[Callable[[], Hypotheses], Callable[[], Hypotheses]], bool]
 """Called after a step with what returns the hypotheses so far for an utterance, and all that are kept, [n, …] each;
 whether to continue."""
@@ -53,6 +52,11 @@ class Utterances(NamedTuple):
         """The most hypotheses that their search extends at once."""
         return len(self.source) * rows_of(self.search.decoding)
 
+    @property
+    def is_watched(self) -> bool:
+        """Whether somebody watches any of them."""
+        return any(self.on_step)
+
     def each(self) -> list[Utterances]:
         """One :class:`Utterances` for each utterance."""
         rows = [slice(row, row + 1) for row in range(len(self.source))]
@@ -73,14 +77,18 @@ class Utterances(NamedTuple):
 
 
 class _Running:
-    """A search that waits for the output of its request; calls ``on_end`` of each utterance as soon as it has ended."""
+    """A search that waits for the output of its request; calls ``on_end`` of each utterance as soon as it has ended.
+
+    If nobody watches any, it does so at the end.
+    """
 
     def __init__(self, utterances: Utterances) -> None:
         self.utterances = utterances
         self.waiting = list(range(len(utterances.source)))  # utterances whose search has not ended
         self.first_row = 0  # of the state that the request continues
         source, seeds, prefixes = utterances.source, utterances.seeds, utterances.prefixes
-        self._search = utterances.search.begin(source, seeds, self._on_step, prefixes if any(prefixes) else ())
+        on_step = self._on_step if utterances.is_watched else None  # which takes time
+        self._search = utterances.search.begin(source, seeds, on_step, prefixes if any(prefixes) else ())
         self.request = next(self._search)
 
     @property
@@ -148,8 +156,7 @@ class JointSearches:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._waiting: deque[Utterances] = deque()
-        self._steps_waited = 0
+        self._waiting: dict[bool, deque[Utterances]] = {True: deque(), False: deque()}  # by whether they are watched
         self._groups: dict[Hashable, _Group] = {}
 
     @property
@@ -158,11 +165,15 @@ class JointSearches:
 
     def __len__(self) -> int:
         """The number of utterances whose search has not ended."""
-        return sum(len(one.waiting) for one in self._running) + sum(len(one.source) for one in self._waiting)
+        waiting = sum(len(one.source) for one in itertools.chain(*self._waiting.values()))
+        return waiting + sum(len(one.waiting) for one in self._running)
+
+    def __bool__(self) -> bool:
+        return bool(self._groups) or any(self._waiting.values())
 
     def add(self, utterances: Utterances) -> None:
         """Start the search for some utterances, whose functions are called by :meth:`step`."""
-        self._waiting.extend([utterances] if utterances.rows <= MAX_ROWS else utterances.each())
+        self._waiting[utterances.is_watched].extend([utterances] if utterances.rows <= MAX_ROWS else utterances.each())
 
     def step(self) -> None:
         """Compute one step of all searches; those that would not fit into memory wait until others have ended."""
@@ -173,21 +184,18 @@ class JointSearches:
                 del self._groups[kind]
 
     def _start_waiting(self) -> None:
-        """Start what waits: together, as starts take time, so a few wait some steps for others."""
-        running = self._running
-        count, rows = sum(len(one.waiting) for one in running), sum(one.utterances.rows for one in running)
-        ready = sum(len(one.source) for one in self._waiting)
-        if 5 * ready < count and self._steps_waited < _MAX_STEPS_WAITED:
-            self._steps_waited += 1
-            return
-        self._steps_waited = 0
-        started: dict[Decoding, list[Utterances]] = {}
-        while self._waiting and (not rows or rows + self._waiting[0].rows <= MAX_ROWS):
-            utterances = self._waiting.popleft()
-            rows += utterances.rows
-            started.setdefault(utterances.search.decoding, []).append(utterances)
-        for parts in started.values():
-            self._start(Utterances.together(parts))
+        """Start what waits, together, as far as there is room; what is watched has room of its own."""
+        for is_watched, waiting in self._waiting.items():
+            if not waiting:
+                continue
+            rows = sum(one.utterances.rows for one in self._running if one.utterances.is_watched == is_watched)
+            started: dict[Decoding, list[Utterances]] = {}
+            while waiting and (not rows or rows + waiting[0].rows <= MAX_ROWS):
+                utterances = waiting.popleft()
+                rows += utterances.rows
+                started.setdefault(utterances.search.decoding, []).append(utterances)
+            for parts in started.values():
+                self._start(Utterances.together(parts))
 
     def _start(self, utterances: Utterances) -> None:
         try:
@@ -227,7 +235,7 @@ class JointSearches:
         following, first = [], 0
         for running in group.running:
             rows = slice(first, first + running.rows)
-            if running.advance(_part(output, rows, running.request)):
+            if running.advance(output if len(group.running) == 1 else _part(output, rows, running.request)):
                 running.first_row = first
                 following.append(running)
             first = rows.stop
@@ -243,6 +251,8 @@ def _kind(request: StepRequest) -> Hashable:
 def _joint_request(running: Sequence[_Running]) -> StepRequest:
     """The requests of some searches as one."""
     requests = [each.request for each in running]
+    if len(running) == 1 and not running[0].first_row:
+        return requests[0]
     everywhere = set.intersection(*map(set, {request.edits.banned for request in requests}))
     forbidden, penalized, start = [NO_ENTRIES], [NO_ENTRIES], 0
     for request in requests:

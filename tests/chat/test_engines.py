@@ -13,7 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from seq2seq_chat.chat.chatbot import Chatbot, Question, StopRule
+from seq2seq_chat.chat.chatbot import Chatbot
+from seq2seq_chat.chat.joint_replies import JointReplies, Question, StopRule
 from seq2seq_chat.chat.load import uses_onnx
 from seq2seq_chat.chat.replies import Reply
 from seq2seq_chat.config import Decoding
@@ -50,7 +51,7 @@ TIE = 1e-4  # nats between two replies, which rounding may exchange
 def test_replies_that_grow_side_by_side_are_the_same(engine: EngineOptions, tmp_path: Path) -> None:
     """Two start at every step; the lengths of their sources differ."""
     bot, replies = Chatbot.load(random_run(tmp_path, small_config(), CODECS), engine=engine), dict[str, Reply]()
-    searches, grown = bot.joint_searches(), list[str]()
+    joint, grown = JointReplies(bot), list[str]()
 
     def ask(seed: int, text: str) -> Question:
         watch = None if len(text) % 3 else lambda text: not grown.append(text())
@@ -58,10 +59,10 @@ def test_replies_that_grow_side_by_side_are_the_same(engine: EngineOptions, tmp_
 
     pairs = list(enumerate(itertools.pairwise([*TEXTS, "?"])))[::2]
     for seed, texts in pairs:
-        bot.start_replies(searches, [ask(seed, text) for text in texts], SEARCHES[seed % len(SEARCHES)])
-        searches.step()
-    while searches:
-        searches.step()
+        joint.start([ask(seed, text) for text in texts], SEARCHES[seed % len(SEARCHES)])
+        joint.step()
+    while joint:
+        joint.step()
     for seed, text in ((seed, text) for seed, texts in pairs for text in texts):
         (expected,) = bot.replies([text], SEARCHES[seed % len(SEARCHES)], seeds=[seed])
         for one, other in zip(replies[text].hypotheses, expected.hypotheses, strict=True):
@@ -74,14 +75,12 @@ def test_replies_that_grow_side_by_side_are_the_same(engine: EngineOptions, tmp_
 @pytest.mark.parametrize("decoding", [Decoding(method="greedy"), Decoding(method="beam", beam_width=3)], ids=str)
 def test_a_search_ends_when_enough_of_the_reply_is_certain(decoding: Decoding, tmp_path: Path) -> None:
     bot, replies = Chatbot.load(random_run(tmp_path, small_config(), CODECS)), dict[str, Reply]()
-    searches, ends = bot.joint_searches(), [functools.partial(replies.__setitem__, text) for text in TEXTS]
+    joint, ends = JointReplies(bot), [functools.partial(replies.__setitem__, text) for text in TEXTS]
     questions = zip(TEXTS, ends, strict=True)
     stop = StopRule(tokens=1)
-    bot.start_replies(
-        searches, [Question(text, (), 1, end, lambda _: True, stop=stop) for text, end in questions], decoding
-    )
-    while searches:
-        searches.step()
+    joint.start([Question(text, (), 1, end, lambda _: True, stop=stop) for text, end in questions], decoding)
+    while joint:
+        joint.step()
     shorter = 0
     for text, expected in zip(TEXTS, bot.replies(TEXTS, decoding), strict=True):
         words, whole = replies[text].hypotheses[0].words, expected.hypotheses[0].words

@@ -137,24 +137,6 @@ def test_a_search_that_does_not_fit_is_divided(monkeypatch: pytest.MonkeyPatch) 
         assert (model.started, len(searches)) == (3, count)
 
 
-@pytest.mark.parametrize(("running", "more", "steps"), [(5, 1, 1), (6, 1, 3), (10, 2, 1), (11, 2, 3), (0, 1, 1)])
-def test_a_few_searches_wait_some_steps_for_others(
-    running: int, more: int, steps: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Two steps here, if they are less than a fifth of those that run."""
-    monkeypatch.setattr(joint, "_MAX_STEPS_WAITED", 2)
-    model, decoding = CountedModel(6, STEPS, range(20)), settings(min_length=STEPS)
-    searches = JointSearches(model)
-    add(searches, model, range(running), decoding, {})
-    searches.step()
-    add(searches, model, range(running, running + more), decoding, {})
-    taken = 0
-    while model.started < running + more:
-        searches.step()
-        taken += 1
-    assert taken == steps
-
-
 def test_fifty_searches_take_as_many_steps_as_the_longest() -> None:
     model, results = CountedModel(6, STEPS, range(50)), dict[int, Any]()
     for utterance in range(50):

@@ -247,8 +247,8 @@ def test_the_oldest_turns_of_a_long_history_are_left_out(
     codecs = Codecs.shared(make_codec("english", ["you", "see", TURN]))
     random_run(tmp_path / "results", small_config(f"data.context_turns={turns}"), codecs)
     read: list[Sequence[str]] = []
-    original = Chatbot._read
-    monkeypatch.setattr(Chatbot, "_read", lambda *args: read.append(args[2]) or original(*args))
+    original = Chatbot.read
+    monkeypatch.setattr(Chatbot, "read", lambda *args: read.append(args[2]) or original(*args))
     client = make_client(tmp_path / "results", limits=Limits(max_history=3, max_history_length=50))
     response = chat(client, run="latest", text="you see", history=history)
     assert response.status_code == 200, response.text

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import gc
 import logging
+import math
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future
@@ -13,10 +14,11 @@ from typing import Any
 
 import pytest
 
-from seq2seq_chat.chat.chatbot import Question
+from seq2seq_chat.chat.joint_replies import Question
 from seq2seq_chat.chat.replies import Reply
-from seq2seq_chat.config import Decoding
+from seq2seq_chat.config import Decoding, Model
 from seq2seq_chat.runs.run import Run, RunError
+from seq2seq_chat.search.batches import StepEngine
 from seq2seq_chat.system.errors import UserError
 from tests.webui.conftest import resident_memory
 from webui import model_pool, model_worker
@@ -30,6 +32,9 @@ TIMEOUT = 120.0
 
 class FakeBot:
     """Replies in capitals once ``may_answer`` is set, and records its batches."""
+
+    engine: object = None
+    joint: FakeJointReplies  # the last one
 
     def __init__(self, name: str) -> None:
         self.name, self.step, self.warnings = name, 7, list[str]()
@@ -48,31 +53,32 @@ class FakeBot:
             raise UserError("no such lexicon")
         return [Reply(f"{self.name}:{text.upper()}", [], ["word"], [], 0.0) for text in texts]
 
-    def joint_searches(self) -> FakeSearches:
-        self.searches = FakeSearches()
-        return self.searches
+    def on_step(self, step: int) -> None:
+        """Called before each step of replies that grow."""
 
-    def start_replies(self, searches: FakeSearches, questions: list[Question], decoding: Decoding) -> None:
-        self.batches.append((decoding, [question.text for question in questions]))
+
+class FakeJointReplies:
+    """Replies of a bot that grow by a letter at each step."""
+
+    def __init__(self, bot: FakeBot) -> None:
+        self.bot, bot.joint = bot, self
+        self.running: list[tuple[Question, int, Reply]] = []
+        self.lengths: list[int] = []  # the number of replies at each step
+
+    def start(self, questions: list[Question], decoding: Decoding) -> None:
+        self.bot.batches.append((decoding, [question.text for question in questions]))
         if any("poison" in question.text for question in questions):
             raise ValueError("poison")
         for question in questions:
-            reply = Reply(f"{self.name}:{question.text.upper()}", [], ["word"], [], 0.0)
-            searches.running.append((question, 0, reply))
-
-
-class FakeSearches:
-    """Replies that grow by a letter at each step."""
-
-    def __init__(self) -> None:
-        self.running: list[tuple[Question, int, Reply]] = []
-        self.lengths: list[int] = []  # of the searches at each step
+            reply = Reply(f"{self.bot.name}:{question.text.upper()}", [], ["word"], [], 0.0)
+            self.running.append((question, 0, reply))
 
     def __len__(self) -> int:
         return len(self.running)
 
     def step(self) -> None:
         self.lengths.append(len(self.running))
+        self.bot.on_step(len(self.lengths))
         running, self.running = self.running, []
         for question, length, reply in running:
             text = question.text[: length + 1]
@@ -118,6 +124,7 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeRuns]:
     monkeypatch.setattr(model_pool, "load_model", runs.load)
     monkeypatch.setattr(model_pool, "weights_version", runs.version)
     monkeypatch.setattr(model_pool, "VERSION_TTL", -1.0)
+    monkeypatch.setattr(model_worker, "JointReplies", FakeJointReplies)
     yield runs
     for pool in runs.pools:
         pool.close()
@@ -177,7 +184,49 @@ def test_replies_grow_together_and_end_when_nobody_reads_them(runs: FakeRuns) ->
             reply_text(failed.future)
     reply_text(streams[3].future)
     assert (reply_text(whole), reply_text(submit(pool, "a"))) == ("a:VV", "a:HELLO")
-    assert bot.searches.lengths == [4, 3, 2, *[1] * 6]
+    assert bot.joint.lengths == [4, 3, 2, *[1] * 6]
+
+
+@pytest.mark.parametrize(
+    ("running", "more", "are_read", "seconds", "steps"),
+    [
+        (5, 1, (True, True), math.inf, 1),
+        (6, 1, (True, True), math.inf, 2),
+        (6, 1, (True, True), 0.0, 1),
+        (1, 5, (False, False), math.inf, 4),
+        (13, 1, (False, True), math.inf, 2),  # there is room for one that is read
+    ],
+)
+def test_few_replies_start_later(
+    running: int,
+    more: int,
+    are_read: tuple[bool, bool],
+    seconds: float,
+    steps: int,
+    runs: FakeRuns,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Fewer than a fifth of the running ones: after two steps here; if nobody reads replies that grow: after four."""
+    monkeypatch.setattr(model_worker, "SECONDS_BETWEEN_STARTS", seconds)
+    monkeypatch.setattr(model_worker, "STEPS_BETWEEN_STARTS", 2)
+    monkeypatch.setattr(model_worker, "STEPS_BETWEEN_BATCHES", 4)
+    monkeypatch.setattr(FakeBot, "engine", StepEngine(Model(), True))
+    pool, later, runs.may_load["a"] = runs.pool(max_batch_size=13), list[Future[Answer]](), threading.Event()
+
+    def send(text: str, count: int, is_read: bool) -> list[Future[Answer]]:
+        messages = [(Run("a"), None, ChatMessage(text), GREEDY)] * count
+        return [pool.stream(*message).future if is_read else pool.submit(*message) for message in messages]
+
+    def send_more(bot: FakeBot, step: int) -> None:
+        if step == 1:
+            later.extend(send("y" * 9, more, are_read[1]))
+
+    monkeypatch.setattr(FakeBot, "on_step", send_more)
+    futures = send("x" * 9, running, are_read[0])
+    runs.may_load["a"].set()
+    assert [*map(reply_text, futures)] == ["a:" + "X" * 9] * running
+    assert [*map(reply_text, later)] == ["a:" + "Y" * 9] * more
+    assert runs.bots["a"][0].joint.lengths == [running] * steps + [running + more] * (9 - steps) + [more] * steps
 
 
 def test_queued_utterances_are_decoded_in_batches(runs: FakeRuns) -> None:
@@ -197,6 +246,7 @@ def test_a_full_queue_rejects_utterances_and_loses_none(runs: FakeRuns, limits: 
     pool = runs.pool(**limits)
     bot, busy = busy_model(runs, pool, "a")
     futures = [submit(pool, "a", str(number)) for number in range(3)]
+    assert pool.queued() == 3
     with pytest.raises(ServerBusy) as error_info:
         submit(pool, other, "one too many")
     assert error_info.value.retry_after >= 1

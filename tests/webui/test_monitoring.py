@@ -39,7 +39,7 @@ def test_requests_words_and_models_are_counted(tiny_run: Path, make_client: Make
     }
     assert after["seq2seq_chat_words_total", ()] == 3 * len(replies[0]["reply_words"])
     assert after["seq2seq_chat_first_word_seconds_count", ()] == 3
-    assert (after["seq2seq_chat_models", ()], after["seq2seq_chat_queued", ()]) == (1, 0)
+    assert [after[f"seq2seq_chat_{name}", ()] for name in ("models", "queued", "running")] == [1, 0, 0]
 
 
 def test_requests_are_logged_without_what_is_said(tiny_run: Path, make_client: MakeClient, tmp_path: Path) -> None:
