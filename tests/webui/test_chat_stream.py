@@ -130,12 +130,21 @@ def test_closing_the_connection_stops_the_search(shared_server: str, stopped: th
     assert stopped.wait(60)
 
 
-def test_a_stopped_reply_is_kept(page: Any, shared_server: str, stopped: threading.Event, expect: Any) -> None:
+@pytest.mark.parametrize("way", ["stop", "new"])
+def test_a_stopped_reply_is_kept(
+    way: str, page: Any, shared_server: str, stopped: threading.Event, expect: Any
+) -> None:
+    """Also if it is stopped because the user leaves the conversation."""
     open_page(page, shared_server)
     submit(page, QUESTION)
     expect(page.locator(".pending .message-text")).not_to_be_empty(timeout=REPLY_TIMEOUT)
-    page.locator("#stop").click()
+    if way == "new":
+        page.locator("#menu").click()
+    page.locator(f"#{way}").click()
     assert stopped.wait(60)
+    if way == "new":
+        expect(page.locator("#log .message-text")).to_have_count(0)
+        page.go_back()
     expect(page.locator(".stopped")).to_contain_text("Stopped.")
     texts = page.locator("#log .message-text").all_inner_texts()
     assert texts[0] == QUESTION and texts[1]

@@ -6,7 +6,7 @@ import { asMarkdown, asText } from "./conversation_files.js";
 import { ConversationList } from "./conversation_list.js";
 import { DecodingForm } from "./decoding.js";
 import { byId, copyToClipboard, download, element, onEscape, timedName } from "./dom.js";
-import { noteMissing, showKept } from "./kept.js";
+import { loadRecord, noteMissing, saveRecord, showKept } from "./kept.js";
 import { linkTo, noteIncomplete, notRepeatable, offerLink, openedLink } from "./permalink.js";
 import { RunPicker, trainingHint } from "./run_picker.js";
 import { pendingReply, turnElements } from "./turn_view.js";
@@ -161,6 +161,7 @@ async function requestReply(turn, another = false) {
 async function answer(turn, body, asReply) {
   const indicator = pendingReply();
   const controller = new AbortController();
+  const asked = conversation;
   pending = { turn, controller };
   states.set(turn.id, { indicator });
   update(turn);
@@ -177,7 +178,7 @@ async function answer(turn, body, asReply) {
   try {
     const reply = await streamChat(body, controller.signal, showText, indicator.note);
     if (reply.run !== body.run) throw new ApiError(`The run “${body.run}” no longer exists; “${reply.run}” is a different one.`, 404);
-    conversation.addReply(turn, asReply(reply));
+    asked.addReply(turn, asReply(reply));
     states.delete(turn.id);
   } catch (error) {
     failure = error;
@@ -189,7 +190,8 @@ async function answer(turn, body, asReply) {
   const follow = isScrolledToEnd();
   if (pending?.turn === turn) pending = null;
   showPending();
-  if (conversation.turns.includes(turn)) update(turn);
+  if (conversation === asked) update(turn);
+  else if (await loadRecord(asked.id)) await saveRecord(asked.record); // it was left, but not deleted
   if (follow) scrollToEnd();
   return failure;
 }
