@@ -88,12 +88,17 @@ def test_two_tabs_with_a_comparison_keep_the_turns_of_both(page: Any, shared_ser
     open_page(other, shared_server, "/compare")
     expect(other.locator("#lanes .message-text")).to_have_text(["apples", "APPLES 1"])
     echo(other)
-    for tab, text in ((page, "pears"), (other, "plums")):
+    other.locator("#snapshot").select_option("best")
+    other.get_by_role("button", name="Add column").click()
+    for tab, text, replies in ((page, "pears", 2), (other, "plums", 3), (page, "grapes", 3)):
         submit(tab, text)
-        expect(tab.locator(".lane .message-text")).to_have_count(2)
+        expect(tab.locator(".lane .message-text")).to_have_count(replies)
         wait_until_kept(tab)
     reload(page)
-    expect(shown).to_have_text(["apples", "APPLES 1", "pears", "PEARS 2", "plums", "PLUMS 1"])
+    expect(page.locator(".lane-head")).to_have_count(2)
+    expect(shown).to_have_text(
+        ["apples", "APPLES 1", "pears", "PEARS 2", "plums", "PLUMS 2", "PLUMS 1", "grapes", "GRAPES 3"]
+    )
 
 
 def test_everything_is_found_downloaded_deleted_and_imported(

@@ -90,12 +90,18 @@ export function mergedTurns(record, stored) {
   return { ...record, turns: [...turns.values()] };
 }
 
-/** A comparison with the turns that another tab has added, and their results in the columns that both have. */
+/** A comparison with the turns, the replies and the columns that another tab has added; a removed one comes back if it was asked since. */
 function mergedColumns(record, stored) {
-  const known = new Set(record.turns.map(({ id }) => id));
-  const places = record.columns.map((column) => stored.columns.findIndex((other) => JSON.stringify(other) === JSON.stringify(column)));
-  const added = stored.turns.filter(({ id }) => !known.has(id)).map((turn) => ({ ...turn, results: places.map((place) => turn.results[place] ?? null) }));
-  return { ...record, turns: [...record.turns, ...added].sort((one, other) => one.time - other.time) };
+  const [own, other] = [record, stored].map(({ turns }) => new Map(turns.map((turn) => [turn.id, turn])));
+  const added = stored.turns.filter(({ id }) => !own.has(id));
+  const placeIn = (columns, column) => columns.findIndex((one) => JSON.stringify(one) === JSON.stringify(column));
+  const isLacking = (column, index) => placeIn(record.columns, column) < 0 && added.some(({ results }) => results[index]);
+  const columns = [...record.columns, ...stored.columns.filter(isLacking)];
+  const places = columns.map((column) => placeIn(stored.columns, column));
+  const better = (one, two) => (one?.reply || !two?.reply ? one ?? two : two) ?? null;
+  const resultsOf = ({ id }) => places.map((place, index) => better(own.get(id)?.results[index], other.get(id)?.results[place]));
+  const turns = [...record.turns, ...added].map((turn) => ({ ...turn, results: resultsOf(turn) }));
+  return { ...record, columns, turns: turns.sort((one, two) => one.time - two.time) };
 }
 
 const MERGE = { chat: mergedTurns, compare: mergedColumns }; // the others are written once
