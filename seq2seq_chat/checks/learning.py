@@ -1,4 +1,4 @@
-"""Learning: whether a training with exactly these settings can make the loss fall, judged by its first steps."""
+"""Learning: whether training with exactly these settings can make the loss fall, judged by its first steps."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TOO_HIGH, TOO_LOW, CLIPPED, DECAYED, FROZEN = (
     "a schedule whose learning rate reaches zero",
     "variables that are not trained, which is a fault of the program",
 )
-MAX_STEPS = 10**9  # of a training
+MAX_STEPS = 10**9  # of training
 USUAL_RATES = {"adagrad": 0.01, "adadelta": 1.0, "adam": 0.001, "rmsprop": 0.001, "sgd": 0.5}
 MAX_REMEDIES = 4  # that are tried, each in addition to the earlier ones
 SYNTHETIC = "vocabulary, corpus (random words); devices, pretrained embeddings"

@@ -1,4 +1,4 @@
-"""The first steps of a training, exactly as configured."""
+"""The first steps of training, exactly as configured."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ CHARACTERS = 100  # words of the synthetic corpus of a model of characters
 
 
 class Trial(NamedTuple):
-    """What the first steps of a training did; losses are in nats per token."""
+    """What the first steps of training did; losses are in nats per token."""
 
     settings: Training
     losses: list[float]  # of batches of the corpus, one after the other
