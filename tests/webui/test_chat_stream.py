@@ -130,17 +130,20 @@ def test_closing_the_connection_stops_the_search(shared_server: str, stopped: th
     assert stopped.wait(60)
 
 
-@pytest.mark.parametrize("way", ["stop", "new"])
+@pytest.mark.parametrize("way", ["stop", "new", "reload"])
 def test_a_stopped_reply_is_kept(
     way: str, page: Any, shared_server: str, stopped: threading.Event, expect: Any
 ) -> None:
-    """Also if it is stopped because the user leaves the conversation."""
+    """Also if it is stopped because the user leaves the conversation or the page."""
     open_page(page, shared_server)
     submit(page, QUESTION)
     expect(page.locator(".pending .message-text")).not_to_be_empty(timeout=REPLY_TIMEOUT)
     if way == "new":
         page.locator("#menu").click()
-    page.locator(f"#{way}").click()
+    if way == "reload":
+        reload(page)
+    else:
+        page.locator(f"#{way}").click()
     assert stopped.wait(60)
     if way == "new":
         expect(page.locator("#log .message-text")).to_have_count(0)

@@ -28,6 +28,7 @@ from tests.webui.conftest import (
     set_decoding,
     set_view,
     submit,
+    wait_until_kept,
 )
 
 TRANSLATION = ("task=translation", "data.train=train.tsv", "data.tokenizer=unicode", "data.target_vocabulary_size=9")
@@ -232,6 +233,33 @@ def test_examples_errors_and_stop(page: Any, server: str, expect: Any) -> None:
     page.locator("#stop").click()
     expect(page.locator("#output .stopped")).to_have_text("Stopped.")
     expect(page.locator("#stop")).to_be_hidden()
+
+
+def test_a_translation_is_kept_as_it_arrives(page: Any, server: str, expect: Any) -> None:
+    """It stays that of its model when this is gone, or when another translates the same text."""
+    open_page(page, server, "/translate?run=words")
+
+    def answer_one(route: Any) -> None:
+        if route.request.post_data_json["text"] == "a car":
+            route.continue_()
+
+    page.route("**/api/chat", answer_one)
+    submit(page, "a car\nthe house")
+    expect(page.locator("#output .translated")).to_have_count(1, timeout=REPLY_TIMEOUT)
+    reload(page)
+    expect(page.locator("#output .stopped")).to_have_text("Stopped.")
+    translated, kept = page.locator("#output .translated").inner_text(), page.url
+    page.locator("#run").select_option("plain")
+    expect(page).not_to_have_url(kept)
+    runs = page.request.get(f"{server}/api/runs").json()["runs"]
+    page.route(
+        "**/api/runs", lambda route: route.fulfill(json={"runs": [run for run in runs if run["name"] != "words"]})
+    )
+    wait_until_kept(page)
+    page.goto(kept)
+    expect(page.locator("#run")).to_have_value("plain")
+    expect(page.locator("#output .stopped")).to_have_text("Stopped.")
+    assert page.locator("#output .translated").inner_text() == translated
 
 
 def test_compare_translations(page: Any, server: str, expect: Any) -> None:

@@ -1,6 +1,7 @@
 """The page for language models: texts as they are written, their tokens, two snapshots, and stopping."""
 
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -135,6 +136,30 @@ STOP_AFTER_FOUR_TOKENS = """() => {
     observer.observe(document.getElementById("texts"), { childList: true, subtree: true });
 }"""
 """Presses Stop from within the page, as a small model writes faster than a click from outside arrives."""
+
+
+@pytest.mark.parametrize("way", ["reload", "again"])
+def test_a_growing_text_is_kept(way: str, page: Any, server: str, monkeypatch: pytest.MonkeyPatch, expect: Any) -> None:
+    def slowly(self: Generator, *args: Any) -> Iterator[list[GeneratedToken]]:
+        for block in original(self, *args):
+            yield block
+            time.sleep(0.1)
+
+    original = Generator.explained_stream
+    monkeypatch.setattr(Generator, "explained_stream", slowly)
+    open_page(page, server, "/write?run=writer")
+    page.get_by_label("Tokens", exact=True).fill("5000")
+    page.get_by_role("button", name="Write").click()
+    expect(page.locator(".written .token").first).to_be_visible(timeout=REPLY_TIMEOUT)
+    if way == "again":
+        hold(page, "**/api/generate")
+        page.get_by_role("button", name="Write").click()
+        expect(page.locator(".written .token")).to_have_count(0)
+        page.go_back()
+    else:
+        reload(page)
+    expect(page.locator(".written .token").first).to_be_visible()
+    expect(page.locator("#texts .hint")).to_have_text("Stopped")
 
 
 def test_stop(page: Any, server: str, expect: Any) -> None:

@@ -170,10 +170,10 @@ async function answer(turn, body, asReply) {
   const showText = (text) => {
     const follow = isScrolledToEnd();
     indicator.show(text);
-    shown = text;
+    turn.stopped = text;
+    if (conversation === asked) list.keepGrowing(() => asked.record, note);
     if (follow) scrollToEnd();
   };
-  let shown = ""; // so far
   let failure = null;
   try {
     const reply = await streamChat(body, controller.signal, showText, indicator.note);
@@ -182,7 +182,7 @@ async function answer(turn, body, asReply) {
     states.delete(turn.id);
   } catch (error) {
     failure = error;
-    if (error.name === "AbortError") turn.stopped = shown;
+    if (error.name === "AbortError") turn.stopped ??= "";
     else if (!(error instanceof ApiError)) console.error(error);
     states.set(turn.id, { error: error.name === "AbortError" ? null : error.message });
     if (error.status === 404) picker.refresh(true);

@@ -52,6 +52,13 @@ export class ConversationList {
     this.draw();
   }
 
+  /** Keep what grows on the page, at most once a second; `content` returns the record. */
+  keepGrowing(content, note) {
+    if (Date.now() - (this.keptAt ?? 0) < 1000) return;
+    this.keptAt = Date.now();
+    this.keep(content(), note);
+  }
+
   /** Offer what the page shows as a file, which can be imported. */
   download(content, name) {
     const record = { ...content, id: this.id, kind: this.kind, changed: new Date().toISOString() };

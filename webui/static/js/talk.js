@@ -68,6 +68,11 @@ async function startTalk() {
   if (!models[0].run) return;
   const seed = byId("seed").value === "" ? crypto.getRandomValues(new Uint32Array(1))[0] % 1_000_000_000 : Number(byId("seed").value);
   const text = byId("text").value.trim();
+  if (!text) {
+    note.textContent = "Write a first message, to which the first model replies.";
+    return;
+  }
+  note.textContent = "";
   await converse({ models, decoding: form.value, seed, text, replies: [] }, Number(byId("turns").value));
 }
 
@@ -82,6 +87,7 @@ async function converse(conversation, count, linked = null) {
   actionNote.textContent = "";
   log.replaceChildren();
   addTurn(talk.text, null);
+  list.keep(content(), actionNote);
   try {
     for (let number = 0; number < count; number++) {
       byId("summary").textContent = `Turn ${number + 1} of ${count} …`;

@@ -28,6 +28,8 @@ const output = byId("output");
 let lines = [];
 let shown = null; // the line whose details are shown
 let pending = null; // the AbortController of the current requests
+let model = null; // which translates the lines
+let isChosen = false; // whether the user has chosen another run since the last one was shown
 let link = null; // whose translation is shown again
 let references = new Map(); // by source, of the run's samples
 const list = new ConversationList("translate", open);
@@ -44,7 +46,8 @@ function showRun(details) {
   if (!details.config) note.textContent = `This run cannot be loaded: ${details.reason}`;
   else if (details.state === "training") note.textContent = `This run is still training; ${labels.outputs} come from its newest checkpoint.`;
   else if (details.state === "failed") note.textContent = `Training of this run failed${details.reason ? `: ${details.reason}` : "."}`;
-  if (lines.find(({ answer }) => answer)?.answer.model.run !== details.name) translateAgain(); // else they were kept
+  if (isChosen) translateAgain();
+  isChosen = false;
 }
 
 /** Sources of the run's samples to try, as long as nothing is translated. */
@@ -70,7 +73,8 @@ function translate(text) {
   }
   note.textContent = "";
   pending?.abort();
-  if (sources.join("\n") !== lines.map(({ source }) => source).join("\n")) list.show({ id: newId() });
+  const before = JSON.stringify([lines.map(({ source }) => source), model?.run, model?.snapshot]);
+  if (before !== JSON.stringify([sources, picker.selection.run, picker.selection.snapshot])) list.show({ id: newId() });
   lines = sources.map((source) => ({ source, answer: null, error: null, element: element("li") }));
   shown = null;
   output.classList.toggle("several", lines.length > 1);
@@ -87,12 +91,13 @@ function translateAgain() {
 /** Request the translations of lines, in their order; an error that is not about one line stops the others. */
 async function request(requested) {
   const controller = pending = new AbortController();
-  const model = link ?? { ...picker.selection, decoding: form.value };
+  model = link ?? { ...picker.selection, decoding: form.value };
   if (model.decoding.method === "sample") model.decoding.seed ??= crypto.getRandomValues(new Uint32Array(1))[0] >>> 1; // for a link
   const waiting = requested.filter((line) => line.source);
   for (const line of requested) Object.assign(line, { answer: null, error: null, waits: Boolean(line.source) });
   requested.forEach(drawLine);
   update();
+  list.keep(content(), note);
   const work = async () => {
     for (let line = waiting.shift(); line && !controller.signal.aborted; line = waiting.shift()) {
       try {
@@ -105,7 +110,9 @@ async function request(requested) {
       }
       line.waits = false;
       if (lines.includes(line)) drawLine(line);
+      if (pending !== controller) return;
       if (shown === null) showFirst();
+      list.keep(content(), note);
     }
   };
   await Promise.all(Array.from({ length: MAX_REQUESTS }, work));
@@ -115,11 +122,10 @@ async function request(requested) {
   if (shown === null) showFirst();
   update(lines.find((line) => line.answer)?.answer.label ?? "");
   if (link) compareWithLink();
-  if (lines.some(({ answer }) => answer)) list.keep(content(), note);
 }
 
 function content() {
-  const { run, snapshot } = lines.find(({ answer }) => answer).answer.model;
+  const { run, snapshot } = model;
   const kept = lines.map(({ source, answer }) => ({ source, answer }));
   return { title: titleOf(lines.map(({ source }) => source).join(" ")), model: { run, snapshot }, lines: kept };
 }
@@ -133,7 +139,8 @@ function open(record, isNext = true) {
   lines = (record.lines ?? []).map(({ source, answer }) => ({ source, answer, error: null, element: element("li") }));
   composer.setText(lines.map(({ source }) => source).join("\n"));
   saveState("source", composer.text.value);
-  if (record.model) picker.select(record.model);
+  model = record.model ?? null;
+  if (model) picker.select(model);
   output.classList.toggle("several", lines.length > 1);
   output.replaceChildren(...lines.map((line) => line.element));
   lines.forEach(drawLine);
@@ -248,6 +255,7 @@ byId("clear").addEventListener("click", clear);
 byId("copy").addEventListener("click", copy);
 byId("link").addEventListener("click", copyLink);
 byId("download-json").addEventListener("click", () => list.download(content(), "translation"));
+byId("run").addEventListener("change", () => { isChosen = true; });
 byId("snapshot").addEventListener("change", translateAgain);
 composer.text.addEventListener("input", () => {
   saveState("source", composer.text.value);

@@ -78,10 +78,10 @@ function replyElements(turn, reply, actions) {
 
 function outcome(turn, state, actions) {
   if (state?.indicator) return state.indicator.node;
-  if (state?.error) return errorMessage(state.error, () => actions.request(turn));
+  const text = turn.stopped ? element("p", { class: "message-text", dir: "auto" }, turn.stopped) : null;
+  if (state?.error) return [text, errorMessage(state.error, () => actions.request(turn))];
   const isStopped = turn.stopped !== undefined;
   if (replyOf(turn) && !isStopped) return null;
-  const text = turn.stopped ? element("p", { class: "message-text", dir: "auto" }, turn.stopped) : null;
   const stopped = element("p", { class: "stopped", role: "status" }, isStopped ? "Stopped. " : "No reply. ",
     button(replyOf(turn) ? "Another reply" : "Reply", "retry", () => actions.request(turn)));
   return [text, stopped];

@@ -49,7 +49,7 @@ async function write() {
 
 /** Write the texts of requests side by side; the text of a link is compared with what it was. */
 async function writeTexts(requests, linked = null) {
-  pending?.abort();
+  leave();
   const controller = pending = new AbortController();
   list.show({ id: newId() });
   show(requests);
@@ -70,8 +70,10 @@ async function stream(text, signal, linked) {
   const count = () => `${counted(text.tokens.length, "token")} · seed ${text.request.seed}`;
   try {
     for await (const line of fetchLines("/api/generate", text.request, signal)) {
-      if (line.tokens) text.add(line.tokens);
-      else if (line.error) text.fail(line.error);
+      if (line.tokens) {
+        text.add(line.tokens);
+        if (!signal.aborted) list.keepGrowing(content, note);
+      } else if (line.error) text.fail(line.error);
       else {
         text.setStep(line.step ?? null);
         const comparison = !linked ? [] : [text.value === linked.text ? "The same text as when the link was made." : `The model now writes a different text. When the link was made, it was: “${linked.text}”`];
@@ -103,10 +105,17 @@ function save() {
   if (texts.some(({ tokens }) => tokens.length)) list.keep(content(), note);
 }
 
+/** Stop what is being written, and keep it. */
+function leave() {
+  if (!pending) return;
+  save();
+  pending.abort();
+  pending = null;
+}
+
 /** Show a record, as it was, or an empty page. */
 function open(record, isNext = true) {
-  pending?.abort();
-  pending = null;
+  leave();
   byId("stop").hidden = true;
   list.show(record, isNext);
   const { run, shown = [] } = record;
