@@ -106,10 +106,8 @@ Job: TypeAlias = ChatJob | ModelStream[Any]
 class JobQueue(deque[Job]):
     """Jobs that wait."""
 
-    last_step, last_time = (
-        0,
-        0.0,
-    )  # when some have started, by the worker's steps, and by the monotonic clock in seconds
+    last_step = 0  # of the worker, at which some have started
+    last_time = 0.0  # the same by the monotonic clock, in seconds
 
 
 class ModelWorker(threading.Thread):
