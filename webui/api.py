@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -222,32 +223,36 @@ def metrics() -> Response:
     return Response(generate_latest(get_state().pool.metrics.registry), content_type=CONTENT_TYPE_LATEST)
 
 
-def error_response(message: str, status: int, retry_after: int | None = None) -> Response:
+def error_response(error: Exception | str, status: int, retry_after: int | None = None) -> Response:
     """An error message as JSON, without paths of the server."""
-    message = strip_paths(message, get_state().registry.results, Path.cwd())
-    response = json_response({"error": error_object(message, status) if request.path.startswith("/v1/") else message})
+    message = strip_paths(str(error), get_state().registry.results, Path.cwd())
+    is_openai = request.path.startswith("/v1/")
+    response = json_response({"error": error_object(message, status, error) if is_openai else message})
     response.status_code = status
     if retry_after is not None:
         response.headers["Retry-After"] = str(retry_after)
     return response
 
 
-def error_object(message: str, status: int) -> dict[str, Any]:
+def error_object(message: str, status: int, cause: Exception | str = "") -> dict[str, Any]:
     """An error of OpenAI's protocol."""
     kind = {401: "authentication_error", 404: "not_found_error"}.get(status, "invalid_request_error")
-    return {"message": message, "type": kind if status < 500 else "server_error", "param": None, "code": None}
+    field = re.match(r"([\w.]+): ", message) if isinstance(cause, InvalidRequest) else None
+    code = "model_not_found" if isinstance(cause, NotFoundError) else None
+    kind = kind if status < 500 else "server_error"
+    return {"message": message, "type": kind, "param": field and field[1], "code": code}
 
 
 def handle_error(error: Exception) -> Response:
     """Turn an exception into a response."""
     if isinstance(error, ServerBusy):
-        return error_response(str(error), 503, error.retry_after)
+        return error_response(error, 503, error.retry_after)
     if is_disk_full(error):
         current_app.logger.error("%s", error)
         return error_response("The server's disk is full, so nothing was stored; free some space and try again.", 507)
     for error_type, status in STATUS_OF_ERROR.items():
         if isinstance(error, error_type):
-            return error_response(str(error), status, 10 if status == 503 else None)
+            return error_response(error, status, 10 if status == 503 else None)
     if isinstance(error, HTTPException):
         message = MESSAGE_OF_STATUS.get(error.code or 0, error.description or error.name)
         response = error_response(message, error.code or 500)

@@ -1,6 +1,7 @@
 """The decoding settings that a user can change, derived from :class:`seq2seq_chat.config.Decoding`.
 
-A new field of a plain type appears on the page with its description, default, bounds, and the methods it applies to.
+A new field of a plain type appears on the page with its default, bounds, the methods it applies to, and its
+description, or a text in place of one that names other settings.
 """
 
 from __future__ import annotations
@@ -9,15 +10,23 @@ import contextlib
 from collections.abc import Mapping
 from typing import Any, get_args
 
-from seq2seq_chat.config import Config, ConfigError, Decoding, conditions, describe, override_decoding
+from seq2seq_chat.config import Config, ConfigError, Decoding, conditions, override_decoding
 from webui.limits import Limits
 
 METHOD = "decoding.method"  # the form shows a setting only with its methods
-OTHERS = {f"decoding.{name}" for name in Decoding.model_fields if name != "method"}
 DEFAULT_N_BEST = 5  # hypotheses requested by the pages by default
 CONFIG_ONLY = ("backward_run", "lexicon")  # paths, so requests cannot set them
 BOUNDED = ("beam_width", "n_best")
 FORM_TYPES = {"boolean", "integer", "number", "string"}
+HELP = {
+    "n_best": "how many replies are shown, at most as many as a beam is wide",
+    "beam_width": "how many beginnings of replies are kept at each step",
+    "stop": "when the search ends: when nothing can overtake the best replies, or as soon as any reply has ended",
+    "length_penalty": "favors longer replies: divides scores by ((5 + tokens) / 6) to the power of this; 0: off",
+    "seed": "the same seed gives the same replies; empty: different ones each time",
+    "repetition_penalty": "makes tokens that are already in the reply less probable; 1: off",
+    "unrolling": "the program that searches; automatic: as in training, where the other options allow it",
+}
 
 
 def decoding_options(limits: Limits) -> list[dict[str, Any]]:
@@ -110,14 +119,13 @@ def _form_field(name: str, field: Mapping[str, Any]) -> dict[str, Any] | None:
         return None
     (type_,) = variants
     setting = Decoding.model_fields[name]
-    applies = conditions(setting)
     choices = type_.get("enum", [type_["const"]] if "const" in type_ else None)
     if not choices and type_.get("type") not in FORM_TYPES:
         return None
     return {
         "name": name,
         "kind": "choice" if choices else type_["type"],
-        "description": describe(setting, [each for each in applies if each.setting in OTHERS]),
+        "description": HELP.get(name) or " ".join((setting.description or "").split()),
         "default": field.get("default"),
         "optional": len(field.get("anyOf", [])) > 1,
         "choices": choices,
@@ -125,5 +133,14 @@ def _form_field(name: str, field: Mapping[str, Any]) -> dict[str, Any] | None:
         "above": type_.get("exclusiveMinimum"),
         "maximum": min((m for m in (type_.get("maximum"), field.get("maximum")) if m is not None), default=None),
         "below": type_.get("exclusiveMaximum"),
-        "methods": [method for each in applies if each.setting == METHOD for method in each.values],
+        "methods": _methods(name),
     }
+
+
+def _methods(name: str) -> list[str]:
+    """The methods to which a setting applies, or the setting on which it depends; none: all of them."""
+    applies = {each.setting: each for each in conditions(Decoding.model_fields[name])}
+    if METHOD in applies:
+        return [*applies[METHOD].values]
+    others = (path.removeprefix("decoding.") for path in applies)
+    return [method for other in others if other in Decoding.model_fields for method in _methods(other)]

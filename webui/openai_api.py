@@ -8,25 +8,27 @@ import secrets
 import time
 from collections.abc import Iterator
 from concurrent.futures import TimeoutError as FutureTimeout
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from flask import Blueprint, Response
 from pydantic import BaseModel, Field
 
 from seq2seq_chat.chat.joint_replies import NEVER, StopRule
 from seq2seq_chat.config import Config
-from seq2seq_chat.runs.run import LATEST, Run
+from seq2seq_chat.runs.run import LATEST, Run, RunError
 from seq2seq_chat.system.errors import UserError
 from webui.api import error_object, json_response, queue_all, read_body, wait_for_answer
 from webui.app_state import get_state
-from webui.chat_answers import ChatQuestion, find_run, read_first, send_parts
+from webui.chat_answers import ChatQuestion, check_task, find_run, read_first, send_parts
 from webui.model_worker import Answer, ReplyStream
-from webui.openapi import EVENTS
-from webui.run_registry import NotFoundError, snapshots
+from webui.openapi import EVENTS, Operation
+from webui.run_registry import NotFoundError, snapshots, weights_version
 from webui.schemas import ChatRequest, InvalidRequest, Prompt
 
 MAX_CHOICES = 32
 EXAMPLE = '{"model": "latest", "messages": [{"role": "user", "content": "hello"}]}'
+
+ModelName = Annotated[str, Field(max_length=512, description="RUN or RUN:SNAPSHOT")]
 
 openai = Blueprint("openai", __name__)
 
@@ -42,17 +44,17 @@ class Message(BaseModel):
     """A message; system messages are ignored, as the models know none."""
 
     role: Literal["system", "developer", "user", "assistant"]
-    content: Prompt | list[ContentPart]
+    content: Prompt | list[ContentPart] | None = None
 
     @property
     def text(self) -> str:
-        return self.content if isinstance(self.content, str) else "\n".join(part.text for part in self.content)
+        return self.content if isinstance(self.content, str) else "\n".join(part.text for part in self.content or [])
 
 
-class CompletionRequest(BaseModel, extra="allow"):
+class CompletionRequest(BaseModel, extra="allow", strict=True):
     """A request for the next message; parameters that are not here are ignored."""
 
-    model: str = Field(max_length=512)
+    model: ModelName
     messages: list[Message] = Field(min_length=1)
     temperature: float | None = Field(None, ge=0, le=100)
     top_p: float | None = Field(None, gt=0, le=1)
@@ -92,20 +94,45 @@ class CompletionRequest(BaseModel, extra="allow"):
         return changes
 
 
+class OpenAIError(BaseModel):
+    """An error: its message, type, code, and the invalid field as param."""
+
+    error: dict[Literal["message", "type", "param", "code"], str | None]
+
+
 @openai.get("/v1/models")
+@Operation("listModels", "The models, as OpenAI describes them", (), error=OpenAIError)
 def models() -> Response:
     """List all runs that reply, and their snapshots."""
     state, found = get_state(), []
     for run in reversed(state.registry.runs().values()):
         summary = state.registry.summary(run)
         if run.newest_step is not None and summary.task in ("conversation", "translation"):
-            model = {"object": "model", "created": int(summary.changed), "owned_by": "seq2seq-chat"}
             names = [run.path.name, *(f"{run.path.name}:{name}" for name in snapshots(run) if name != LATEST)]
-            found += [{"id": name} | model for name in names]
+            found += [_model(name, run) for name in names]
     return json_response({"object": "list", "data": found})
 
 
+@openai.get("/v1/models/<name>")
+@Operation("retrieveModel", "The model, as OpenAI describes it", (), error=OpenAIError)
+def model(name: ModelName) -> Response:
+    """Find a model by a name that a request may have."""
+    run, config, snapshot = _find_model(name)
+    check_task(run, config)
+    try:
+        weights_version(run, snapshot)
+    except RunError as error:
+        raise NotFoundError(str(error)) from error
+    return json_response(_model(name, run))
+
+
+def _model(name: str, run: Run) -> dict[str, Any]:
+    created = int(get_state().registry.summary(run).changed)
+    return {"id": name, "object": "model", "created": created, "owned_by": "seq2seq-chat"}
+
+
 @openai.post("/v1/chat/completions")
+@Operation("complete", "Replies, as OpenAI describes them", (), body=CompletionRequest, error=OpenAIError, errors=[503])
 def completions() -> Response:
     """Reply to the last of some messages."""
     state, body = get_state(), read_body(CompletionRequest, EXAMPLE)
@@ -113,11 +140,12 @@ def completions() -> Response:
     kinds = (part.type for message in body.messages if isinstance(message.content, list) for part in message.content)
     if other := next((kind for kind in kinds if kind != "text"), None):
         raise InvalidRequest(f"messages: models read text only; leave out the parts of type {other[:60]!r}.")
-    turns = [message for message in body.messages if message.role in ("user", "assistant")]
+    said = [message for message in body.messages if message.role in ("user", "assistant")]
+    turns = [message for message in said if message.text or message.role == "user"]
     if not turns or turns[-1].role != "user":
         raise InvalidRequest("messages: the last one must have the role user.")
     ignored = [name for name in body.model_extra or {} if re.fullmatch(r"\w{1,60}", name, re.ASCII)]
-    ignored += ["messages.system"] * (len(turns) < len(body.messages))
+    ignored += ["messages.system"] * (len(said) < len(body.messages))
     if len(turns) > 1 and (config.task == "translation" or config.data.context_turns == 1):
         ignored.append("messages.history")
         turns = turns[-1:]

@@ -50,6 +50,7 @@ class Operation:
     media_type: str = JSON  # or LINES or EVENTS
     body: Model | None = None  # of the request
     query: Model | None = None
+    error: Model = ErrorResponse
     errors: Sequence[int] = ()  # statuses that do not follow from the other fields
     is_public: bool = False  # whether it needs no token
 
@@ -72,7 +73,7 @@ def openapi_document(app: Flask, limits: Limits, needs_token: bool) -> dict[str,
             (method,) = (rule.methods or set()) - {"HEAD", "OPTIONS"}
             address = re.sub(r"<(\w+)>", r"{\1}", rule.rule)
             paths.setdefault(address, {})[method.lower()] = _describe(rule, view, operation, needs_token)
-            models |= {*operation.models, *filter(None, [operation.body])}
+            models |= {*operation.models, operation.error, *filter(None, [operation.body])}
     schemas = _schemas(sorted(models, key=lambda model: model.__name__), limits)
     document: dict[str, Any] = {"openapi": "3.1.0", "info": INFO, "paths": paths, "components": {"schemas": schemas}}
     if needs_token:
@@ -101,10 +102,11 @@ def _describe(rule: Rule, view: Callable[..., Any], operation: Operation, needs_
     parameters = list(_parameters(rule, view, operation.query))
     errors = {*operation.errors, *(() if operation.is_public else (401, 403))}
     errors |= {400, 404, 413} if operation.body else {400, 404} if parameters else set()
+    responses = {str(status): _error(status, operation.error) for status in sorted(errors)}
     described: dict[str, Any] = {
         "operationId": operation.name,
         "summary": (inspect.getdoc(view) or "").partition("\n")[0].rstrip("."),
-        "responses": {"200": _response(operation), **{str(status): _error(status) for status in sorted(errors)}},
+        "responses": {"200": _response(operation), **responses},
     }
     if parameters:
         described["parameters"] = parameters
@@ -130,17 +132,19 @@ def _response(operation: Operation) -> dict[str, Any]:
     description = operation.response
     schema: dict[str, Any] = {"type": "string"}
     if operation.media_type == JSON:
-        references = [*map(_reference, operation.models)]
+        references = [*map(_reference, operation.models)] or [{"type": "object"}]
         schema = {"anyOf": references} if len(references) > 1 else references[0]
+        if operation.body and "stream" in operation.body.model_fields:
+            return {"description": description, "content": _content(schema) | _content({"type": "string"}, EVENTS)}
     elif operation.media_type == LINES:
         description = f"One JSON object a line: {description}. Closing the connection stops the computation."
         schema = {"anyOf": [*map(_reference, operation.models), _reference(ErrorResponse)]}
     return {"description": description, "content": _content(schema, operation.media_type)}
 
 
-def _error(status: int) -> dict[str, Any]:
+def _error(status: int, model: Model) -> dict[str, Any]:
     headers = {"headers": {"Retry-After": {"schema": {"type": "integer"}}}} if status == 503 else {}
-    return {"description": ERRORS[status], "content": _content(_reference(ErrorResponse)), **headers}
+    return {"description": ERRORS[status], "content": _content(_reference(model)), **headers}
 
 
 def _content(schema: dict[str, Any], media_type: str = JSON) -> dict[str, Any]:

@@ -30,6 +30,7 @@ MAX_PREFIX = 1000  # tokens
 MESSAGES = {
     "extra_forbidden": "there is no such field",
     "missing": "is missing",
+    "too_short": "must have a length of at least {min_length}, not {actual_length}",
     "too_long": "may have at most {max_length} items, not {actual_length}",
 }
 """Messages about an invalid field by the type of pydantic's error; other types have pydantic's message."""
@@ -38,7 +39,7 @@ Request = TypeVar("Request", bound=BaseModel)
 
 
 class InvalidRequest(UserError):
-    """The body of a request is invalid."""
+    """The body of a request is invalid; the message begins with the field, if it is about one."""
 
 
 class RequestTooLarge(Exception):

@@ -101,7 +101,7 @@ class AppliesIf:
     """Metadata of a setting: it applies only with some values of another one.
 
     Elsewhere a value that is not the default is an error, or has no effect, which is worth a warning. The reference of
-    the settings, the JSON schema and the form of the page show it, too.
+    the settings and the JSON schema show it, too; the form of the page, if it is the method.
 
     Args:
         setting: Path of the other setting, or of a property.
@@ -176,7 +176,7 @@ AnySection = TypeVar("AnySection", bound="Section")
 class Section(BaseModel):
     """Base class of all sections: no unknown keys, no type conversions, immutable.
 
-    The docstring below a setting is its description in the reference, the JSON schema and the form of the page.
+    The docstring below a setting is its description in the reference, the JSON schema and often on the page.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, use_attribute_docstrings=True)

@@ -122,6 +122,8 @@ def test_an_invalid_setting_is_reported_and_not_used(page: Any, shared_server: s
     expect(width).to_have_attribute("aria-invalid", "true")
     width.fill("4")
     expect(page.locator("#decoding-button")).to_have_text("Beam search 4")
+    page.get_by_text("More options").click()
+    expect(page.get_by_label("Decoder")).to_contain_text("Automatic")
     page.get_by_text("Reset to the run's configuration").click()
     expect(page.locator("#decoding-button")).to_have_text("Greedy")
 

@@ -135,6 +135,7 @@ def test_earlier_messages_are_the_history(make_client: MakeClient, tmp_path: Pat
     client = make_client(tmp_path / "results")
     said = [("system", "be nice"), ("user", "me"), ("assistant", "see"), ("user", "you")]
     messages = [{"role": role, "content": text} for role, text in said]
+    messages[2:2] = [{"role": "assistant", "content": None}, {"role": "assistant", "tool_calls": []}]  # say nothing
     response = complete(client, model="latest", messages=messages)
     body = {"run": "latest", "text": "you", "history": ["me", "see"]}
     expected = client.post("/api/chat", json=body).get_json()
@@ -161,6 +162,9 @@ def test_models_are_runs_and_their_snapshots(shared_client: FlaskClient) -> None
     names = [model["id"] for model in body["data"]]
     assert names == [f"{run}{end}" for run in ("tiny", "other") for end in ("", ":best", ":10", ":20")]
     assert {(model["object"], model["owned_by"]) for model in body["data"]} == {("model", "seq2seq-chat")}
+    for model in body["data"]:
+        assert shared_client.get(f"/v1/models/{model['id']}").get_json() == model
+    assert shared_client.get("/v1/models/latest").get_json()["id"] == "latest"
     early = shared_client.post("/api/chat", json={"run": "tiny", "text": QUESTION, "snapshot": "10"}).get_json()
     assert contents(complete(shared_client, model="tiny:10")) == [early["reply"]]
 
@@ -170,7 +174,7 @@ def test_models_are_runs_and_their_snapshots(shared_client: FlaskClient) -> None
     [
         ({"model": "missing"}, 404, "no run 'missing'"),
         ({"model": "tiny:9M"}, 404, "9M"),
-        ({"messages": []}, 400, "messages"),
+        ({"messages": []}, 400, "messages: must have a length of at least 1, not 0."),
         ({"messages": [{"role": "assistant", "content": "hello"}]}, 400, "must have the role user"),
         ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, 400, "type 'image_url'"),
         ({"messages": [{"role": "user", "content": "a" * 10_001}]}, 413, "10,000 characters"),
@@ -185,6 +189,10 @@ def test_errors_are_objects(shared_client: FlaskClient, body: dict[str, Any], st
     error = response.get_json()["error"]
     assert (response.status_code, set(error)) == (status, {"message", "type", "param", "code"})
     assert message in error["message"]
+    assert (error["param"] or "").partition(".")[0] == ("".join(body) if status == 400 else "")
+    assert error["code"] == ("model_not_found" if status == 404 else None)
+    if status == 404:
+        assert shared_client.get(f"/v1/models/{body['model']}").get_json() == {"error": error}
 
 
 def test_the_token_is_the_key(make_client: MakeClient) -> None:
@@ -201,7 +209,7 @@ def test_the_client_of_openai(serve: Serve, shared_results: Path, chatbot: Chatb
     openai = pytest.importorskip("openai", reason="the client is tried where it is installed")
     messages = [{"role": "user", "content": QUESTION}]
     with serve(shared_results, token="key") as address, openai.OpenAI(base_url=f"{address}/v1", api_key="key") as api:
-        assert "tiny:10" in [model.id for model in api.models.list()]
+        assert api.models.retrieve("tiny:10") in [*api.models.list()]
         answer = api.chat.completions.create(model="tiny", messages=messages)
         assert answer.choices[0].message.content == chatbot.reply(QUESTION).text
         stream = api.chat.completions.create(model="tiny", messages=messages, stream=True, **SAMPLED)

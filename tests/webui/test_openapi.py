@@ -14,7 +14,7 @@ from flask.testing import FlaskClient
 from webui.run_details import RunPage
 from webui.schemas import ChatReply, ChatRequest, GenerateRequest
 
-API_ENDPOINTS = ("api.", "evaluations.", "searches.", "workbench.")
+API_ENDPOINTS = ("api.", "evaluations.", "openai.", "searches.", "workbench.")
 
 
 def test_document_has_all_routes_and_fields(shared_client: FlaskClient) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from flask import current_app, request
 
+from seq2seq_chat.export.onnx import export_onnx
 from seq2seq_chat.runs.run import Run
 from tests.conftest import edit_config
 from tests.webui.conftest import REPLY_TIMEOUT, Serve, problems_of
@@ -32,6 +33,15 @@ def three_runs(results: Path) -> Path:
 
 def names(page: Any) -> list[str]:
     return [text[20:] for text in page.locator("#runs tbody th a").all_inner_texts()]
+
+
+def test_no_samples_are_expected_of_an_exported_model(
+    page: Any, serve: Serve, tiny_run: Path, tmp_path: Path, expect: Any
+) -> None:
+    export_onnx(Run(tiny_run), tmp_path / "exported" / "tiny")
+    with serve(tmp_path / "exported") as address:
+        page.goto(f"{address}/runs/tiny")
+        expect(page.locator("#samples")).to_have_text("None.")
 
 
 SETTINGS = {

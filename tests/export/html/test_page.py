@@ -125,6 +125,8 @@ def test_another_file_in_the_same_tab_has_its_own_model(
     """It has other conversations, too, as a browser may take all files for one site, unless it has the same weights."""
     open_file(offline_page, offline_chat)
     send(offline_page, "we like it")
+    offline_page.get_by_role("button", name="Link").click()
+    link = offline_page.locator("#note a").get_attribute("href").partition("#")[2]
     offline_page.evaluate(WAIT_UNTIL_KEPT, 1)
     other = shutil.copytree(tiny_run, tmp_path / "other")
     open_file(offline_page, export(cli, other, tmp_path / "page"))
@@ -132,8 +134,11 @@ def test_another_file_in_the_same_tab_has_its_own_model(
     expect(offline_page.locator("#note")).to_have_text("")
     assert send(offline_page, "we like it").locator(".message-text").inner_text()
     expect(offline_page.get_by_role("link", name="Watch the search")).to_have_count(0)
-    open_file(offline_page, export(cli, tiny_run, tmp_path / "earlier", "--snapshot", "10"))
+    earlier = export(cli, tiny_run, tmp_path / "earlier", "--snapshot", "10")
+    open_file(offline_page, earlier)
     expect(offline_page.locator(".message")).to_have_count(0)
+    offline_page.goto(f"{earlier.as_uri()}#{link}")
+    expect(offline_page.locator(".error")).to_contain_text("has no weights of step 20 on this page")
     open_file(offline_page, export(cli, tiny_run, tmp_path / "again"))
     expect(offline_page.locator(".message.model")).to_have_count(1)
 

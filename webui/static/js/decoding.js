@@ -3,7 +3,11 @@ import { byId, element, loadState, saveState } from "./dom.js";
 import { capitalize, labelsOf } from "./labels.js";
 
 const BASIC = ["n_best", "beam_width", "length_penalty", "temperature", "top_k", "top_p", "seed"]; // the others are folded
-const TITLES = { beam_width: "Beam width", top_k: "Top k", top_p: "Top p", allow_unknown: "Allow <unknown>" };
+const TITLES = {
+  allow_unknown: "Allow <unknown>", replace_unknown: "Replace <unknown>", stop: "End of the search", min_length: "Minimum length",
+  no_repeat_ngram_size: "No repeated n-grams of size", unrolling: "Decoder", rerank_prefix_length: "Reranked tokens", best_ended: "At the best replies",
+  first_end: "At the first reply", dynamic: "tensorflow-addons", anti_language_model: "Language model", bidirectional: "Backward model",
+};
 const METHOD_TITLES = { greedy: "Greedy", beam: "Beam search", sample: "Sampling" };
 
 const title = (name) => TITLES[name] ?? capitalize(name.replaceAll("_", " "));
@@ -126,7 +130,7 @@ export class DecodingForm {
     }
     if (option.kind === "choice") {
       const input = element("select", { ...common, class: "form-select form-select-sm" },
-        [...(option.optional ? [null] : []), ...option.choices].map((choice) => new Option(choice === null ? "–" : title(String(choice)), JSON.stringify(choice))));
+        [...(option.optional ? [null] : []), ...option.choices].map((choice) => new Option(choice === null ? "Automatic" : title(String(choice)), JSON.stringify(choice))));
       input.value = JSON.stringify(value);
       input.addEventListener("change", () => this.set(option, JSON.parse(input.value)));
       return element("div", { class: "option" }, label, input, help);

@@ -37,8 +37,8 @@ function facts(run) {
 }
 
 /** The outputs for each source, ordered by step. */
-function samples(lines, labels) {
-  if (!lines.length) return element("p", { class: "muted" }, "None yet; each validation adds some.");
+function samples({ samples: lines, state }, labels) {
+  if (!lines.length) return element("p", { class: "muted" }, state === "finished" ? "None." : "None yet; each validation adds some.");
   const bySource = new Map();
   for (const line of lines) {
     if (!bySource.has(line.source)) bySource.set(line.source, []);
@@ -118,7 +118,7 @@ function show(run) {
   }
   showNotes(run);
   questions.show(run);
-  if (changed("samples")) byId("samples").replaceChildren(samples(run.samples, labels));
+  if (changed("samples") || changed("state")) byId("samples").replaceChildren(samples(run, labels));
   if (changed("checks")) byId("checks").replaceChildren(checks(run.checks));
   if (changed("files")) report(run.files);
   if (changed("config") || shown === null) byId("config").replaceChildren(config(run.config));

@@ -1,5 +1,5 @@
 // In place of the client of the server's HTTP API: the same functions, over a worker that holds the model.
-import { byId } from "./dom.js";
+import { byId, formatNumber } from "./dom.js";
 
 /** An error message for the user, with the HTTP status that the server has for the same error. */
 export class ApiError extends Error {
@@ -68,9 +68,16 @@ export async function fetchJson(path) {
   return path === "/api/runs" ? { runs: [run] } : run;
 }
 
-/** Request a reply. */
-export async function chat({ text, history, decoding }, signal = null) {
+/** What the page shows of the model. Throws an ApiError if its weights are not those of the step of a link. */
+async function runAt(step) {
   const { run } = await about;
+  if ((step ?? run.step) === run.step) return run;
+  throw new ApiError(`run ${run.name} has no weights of step ${formatNumber(step)} on this page; these are of step ${formatNumber(run.step)}`, 404);
+}
+
+/** Request a reply. */
+export async function chat({ text, history, decoding, step }, signal = null) {
+  const run = await runAt(step);
   const settings = { ...run.decoding.defaults[decoding.method], ...decoding };
   check(text, settings);
   return ask({ chat: { text, history, decoding: settings } }, signal);
@@ -92,9 +99,9 @@ function check(text, { method, n_best: count, beam_width: width, beam_groups: gr
   if (width % groups) throw new ApiError(`A beam of ${width} does not divide evenly into ${groups} groups. Change one of them.`);
 }
 
-/** Request a text, and yield {tokens} as they are written, then {seed, seconds}. */
-export async function* fetchLines(path, { prompt, length, seed, ...settings }, signal) {
-  const { run } = await about;
+/** Request a text, and yield {tokens} as they are written, then {seed, step, seconds}. */
+export async function* fetchLines(path, { prompt, length, seed, step, ...settings }, signal) {
+  const run = await runAt(step);
   const lines = [];
   let wake = null;
   const add = (line) => {
@@ -103,7 +110,7 @@ export async function* fetchLines(path, { prompt, length, seed, ...settings }, s
   };
   const chosen = ["temperature", "top_k", "top_p"].filter((name) => (settings[name] ?? null) !== null);
   const decoding = { ...run.config.decoding, ...Object.fromEntries(chosen.map((name) => [name, settings[name]])) };
-  ask({ write: { prompt, length, seed, decoding } }, signal, (tokens) => add({ tokens })).then(add, (error) => add({ error }));
+  ask({ write: { prompt, length, seed, decoding } }, signal, (tokens) => add({ tokens })).then((end) => add({ step: run.step, ...end }), (error) => add({ error }));
   for (;;) {
     while (!lines.length) await new Promise((resolve) => { wake = resolve; });
     const line = lines.shift();
