@@ -146,6 +146,14 @@ def test_two_tabs_keep_the_messages_of_both(page: Any, shared_server: str, expec
     expect(shown).to_have_text(["a", "A 1", "c", "C 1"])
     other.get_by_label(re.compile("(Previous|Next) version of the message")).and_(other.locator(":enabled")).click()
     expect(shown).to_have_text(["a", "A 1", "b", "B 2"])
+    page.locator("#menu").click()
+    page.get_by_role("button", name="All conversations").click()
+    page.get_by_label("Delete a").click()
+    expect(page.locator("#kept-note")).to_contain_text("was deleted")
+    send(other, "d")
+    expect(other.locator("#note")).to_have_text("This was deleted in another tab; now it is kept again.")
+    reload(other)
+    expect(shown).to_have_text(["a", "A 1", "b", "B 2", "d", "D 2"])
 
 
 def test_a_link_shows_the_same_reply_or_says_why_not(page: Any, serve: Serve, results: Path, expect: Any) -> None:
