@@ -97,7 +97,7 @@ const CHECKS = { chat: isConversation, compare: isComparison, talk: ({ talk }) =
 function isTurn(turn) {
   return isString(turn?.id) && (turn.parent === null || isString(turn.parent)) && Number.isInteger(turn.follows) && isString(turn.text)
     && Number.isInteger(turn.shown) && isListOf(isReply)(turn.replies) && (turn.before === undefined || isStrings(turn.before))
-    && (turn.stopped === undefined || isString(turn.stopped));
+    && [turn.stopped, turn.time].every((value) => value === undefined || isString(value));
 }
 
 /** Whether it is a reply of the model as in `Conversation`. */
