@@ -211,8 +211,8 @@ def test_the_file_of_a_page_is_imported(
     import_download(page, lambda: page.locator("#download-json").dispatch_event("click"), tmp_path, expect)
     fill_storage(page)
     page.locator("#import").set_input_files(tmp_path / "one.json")
-    lost = "1 conversation will be lost when this page is closed: the browser's storage is full or disabled."
-    expect(page.locator("#kept-note")).to_have_text(f"one.json: 0 conversations imported. {lost}")
+    lost = "1 entry will be lost when this page is closed: the browser's storage is full or disabled."
+    expect(page.locator("#kept-note")).to_have_text(f"one.json: 0 entries imported. {lost}")
 
 
 def test_two_tabs_keep_what_followed_their_replies(page: Any, shared_server: str) -> None:
@@ -228,6 +228,28 @@ def test_two_tabs_keep_what_followed_their_replies(page: Any, shared_server: str
         return turns.slice(1).map(({ id, follows }) => [id, turns[0].replies[follows].time]);
     }"""
     assert page.evaluate(script) == [["b", "b"], ["a", "a"]]
+
+
+def test_files_add_to_what_is_kept_and_change_nothing_of_it(page: Any, shared_server: str) -> None:
+    """A further turn is added; another talk and another kind with the id of a record become records of their own."""
+    records = [
+        {"id": number * 24, **record} for number, (record, _) in zip("01", (RECORDS[0], RECORDS[2]), strict=True)
+    ]
+    chat, talk = ({"kind": "chat"} | record for record in records)
+    further = {"title": "y", "turns": [TURN | {"id": "2", "parent": "1"}], "changed": "2026-05-02T12:00:00Z"}
+    another = [talk | {"id": chat["id"]}, talk | {"talk": TALK | {"seed": 2}}]
+    open_page(page, shared_server)
+    script = """async ([records, imported]) => {
+        const { allRecords, importRecord, saveRecord } = await import("/static/js/kept.js");
+        for (const record of records) await saveRecord(record);
+        for (const record of imported) await importRecord(record);
+        return allRecords();
+    }"""
+    kept = {record["id"]: record for record in page.evaluate(script, [[chat, talk], [talk, chat | further, *another]])}
+    merged = kept.pop(chat["id"])
+    assert (merged["title"], [turn["id"] for turn in merged["turns"]]) == ("x", ["1", "2"])
+    assert kept.pop(talk["id"]) == talk
+    assert sorted(record["talk"]["seed"] for record in kept.values()) == [1, 2]
 
 
 def test_files_of_another_shape_are_refused(page: Any, shared_server: str) -> None:

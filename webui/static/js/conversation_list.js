@@ -1,7 +1,7 @@
 // The panel with all that this browser keeps: find, open, rename, delete, download, import.
 import { asJson, fromJson } from "./conversation_files.js";
 import { byId, counted, download, element, timeAgo, timedName } from "./dom.js";
-import { KINDS, allRecords, deleteRecord, forgetAll, keep, newId, pathTo, remember, saveRecord } from "./kept.js";
+import { KINDS, allRecords, deleteRecord, forgetAll, importRecord, keep, newId, pathTo, remember, saveRecord } from "./kept.js";
 import { matches } from "./select_search.js";
 
 const TEXTS = new Set(["title", "text", "reply", "prompt", "source", "stopped"]);
@@ -135,9 +135,9 @@ export class ConversationList {
         if (file.size > MAX_FILE_SIZE) throw new Error("This file is larger than 256 MiB. Choose one that was downloaded here as JSON.");
         const records = fromJson(await file.text());
         let lost = 0;
-        for (const record of records) lost += !(await saveRecord(record));
-        messages.push(`${file.name}: ${counted(records.length - lost, "conversation")} imported.`);
-        if (lost) messages.push(`${counted(lost, "conversation")} will be lost when this page is closed: the browser's storage is full or disabled.`);
+        for (const record of records) lost += !(await importRecord(record));
+        messages.push(`${file.name}: ${counted(records.length - lost, "entry", "entries")} imported.`);
+        if (lost) messages.push(`${counted(lost, "entry", "entries")} will be lost when this page is closed: the browser's storage is full or disabled.`);
       } catch (error) {
         messages.push(`${file.name}: ${error.message}`);
       }

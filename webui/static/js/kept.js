@@ -14,6 +14,9 @@ const seen = new Set(); // the ids of all records that this page has found or st
 /** Random, as crypto.randomUUID() is missing on pages that are loaded by http from another machine. */
 export const newId = () => [...crypto.getRandomValues(new Uint8Array(12))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
 
+/** Whether a value of a file is an id. */
+export const isId = (value) => typeof value === "string" && /^[0-9a-f]{24}$/.test(value);
+
 /** The first words of a text, as a title. */
 export const titleOf = (text) => text.trim().slice(0, 80);
 
@@ -124,6 +127,15 @@ export async function saveRecord(record) {
     inMemory.set(record.id, record); // the storage is disabled or full
     return false;
   }
+}
+
+/** The same for the record of a file: it adds to what is kept under its id, and changes nothing of it. */
+export async function importRecord(record) {
+  const stored = await loadRecord(record.id);
+  if (!stored) return saveRecord(record);
+  if (MERGE[record.kind] && record.kind === stored.kind) return saveRecord(MERGE[record.kind](stored, record));
+  const isSame = (key) => ["title", "changed"].includes(key) || JSON.stringify(record[key]) === JSON.stringify(stored[key]);
+  return saveRecord(Object.keys(record).every(isSame) ? stored : { ...record, id: newId() });
 }
 
 export async function deleteRecord(id) {
