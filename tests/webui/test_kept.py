@@ -127,6 +127,11 @@ def test_everything_is_found_downloaded_deleted_and_imported(
     titles.click()
     expect(page).to_have_url(re.compile(f"/chat/{ID}"))
     expect(page.locator("#log .message-text")).to_have_text(["cherries", "CHERRIES 1"])
+    for action in ("Delete cherries", "Undo"):
+        page.get_by_role("button", name=action).focus()
+        page.keyboard.press("Enter")
+        expect(page.locator("#log .message-text")).to_have_count(2 * (action == "Undo"))
+    expect(titles.last).to_be_focused()
     page.get_by_role("button", name="Delete everything").click()
     expect(page.locator("#kept-note")).to_contain_text("Everything was deleted.")
     expect(page.locator("#log .message-text")).to_have_count(0)

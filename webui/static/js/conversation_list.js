@@ -1,7 +1,7 @@
 // The panel with all that this browser keeps: find, open, rename, delete, download, import.
 import { asJson, fromJson } from "./conversation_files.js";
 import { byId, counted, download, element, timeAgo, timedName } from "./dom.js";
-import { KINDS, allRecords, deleteRecord, forgetAll, importRecord, keep, newId, pathTo, remember, saveRecord } from "./kept.js";
+import { KINDS, allRecords, deleteRecord, forgetAll, importRecord, keep, loadRecord, newId, pathTo, remember, saveRecord } from "./kept.js";
 import { matches } from "./select_search.js";
 
 const TEXTS = new Set(["title", "text", "reply", "prompt", "source", "stopped"]);
@@ -80,7 +80,7 @@ export class ConversationList {
     const open = element("button", { type: "button", class: "kept-title", dir: "auto", "data-bs-dismiss": "offcanvas", "data-bs-target": "#kept" }, title || "(empty)",
       element("span", { class: "muted" }, kind === "chat" ? time : `${KINDS[kind]} · ${time}`));
     open.addEventListener("click", () => (kind === this.kind ? this.onOpen(record) : location.assign(pathTo(record))));
-    const item = element("li", { "aria-current": record.id === this.id && "true" }, open);
+    const item = element("li", { "data-id": record.id, "aria-current": record.id === this.id && "true" }, open);
     const action = (name, click) => element("button", { type: "button", class: "action", "aria-label": `${name} ${title}`, click }, name);
     item.append(action("Rename", () => item.replaceChildren(this.renameForm(record))), action("Delete", () => this.remove([record], `“${title}”`)));
     return item;
@@ -91,10 +91,9 @@ export class ConversationList {
     input.value = record.title;
     const form = element("form", { class: "rename" }, input, element("button", { type: "submit", class: "btn btn-sm btn-primary" }, "Save"));
     const close = async () => {
-      const index = [...byId("kept-list").children].indexOf(form.parentElement);
       form.remove();
       await this.draw();
-      byId("kept-list").children[index]?.querySelector("button").focus();
+      this.focus(record);
     };
     form.addEventListener("submit", async (event) => {
       event.preventDefault();
@@ -112,16 +111,26 @@ export class ConversationList {
     return form;
   }
 
+  /** Move the focus to a record in the list, or to the search if it is not shown. */
+  focus({ id }) {
+    const item = [...byId("kept-list").children].find(({ dataset }) => dataset.id === id);
+    (item?.querySelector("button") ?? byId("find-kept")).focus();
+  }
+
   /** Delete records at once, all of them if there is no name; the note offers to undo it. */
   async remove(records, name = null) {
     if (name === null) await forgetAll();
     else for (const { id } of records) await deleteRecord(id);
-    if (records.some(({ id }) => id === this.id)) this.onOpen({});
+    const shown = records.find(({ id }) => id === this.id);
+    if (shown) this.onOpen({});
+    const { id: emptied } = this;
     const undo = element("button", { type: "button", class: "action" }, "Undo");
     undo.addEventListener("click", async () => {
       for (const record of records) await saveRecord(record);
+      if (shown && this.id === emptied && !await loadRecord(emptied)) this.onOpen(shown); // nothing was sent since
       this.note.replaceChildren();
-      this.draw();
+      await this.draw();
+      this.focus(records[0]);
     });
     this.note.replaceChildren(`${name ?? "Everything"} was deleted. `, undo);
     await this.draw();
