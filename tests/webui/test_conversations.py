@@ -316,10 +316,12 @@ def test_columns_have_their_own_decoding_settings(page: Any, shared_server: str,
 
 
 def test_conversations_are_beside_the_current_one_on_wide_screens(page: Any, shared_server: str, expect: Any) -> None:
-    page.set_viewport_size({"width": 1500, "height": 800})
     open_page(page, shared_server)
     echo(page)
     send(page, "first")
+    page.set_viewport_size({"width": 1500, "height": 800})
+    expect(page.locator(".kept-title")).to_have_text(re.compile("first"))
+    expect(page.get_by_role("heading", name="Kept in this browser")).to_be_visible()
     page.get_by_role("button", name="New", exact=True).click()
     send(page, "second")
     titles = page.locator(".kept-title")

@@ -29,6 +29,7 @@ export class ConversationList {
     });
     this.panel.addEventListener("hidden.bs.offcanvas", () => { if (document.activeElement === document.body) byId("text").focus(); });
     this.draw();
+    matchMedia("(min-width: 1400px)").addEventListener("change", () => this.draw()); // from which it is a side bar
     byId("kept-new").addEventListener("click", () => {
       onOpen({});
       byId("text").focus();
