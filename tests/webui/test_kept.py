@@ -156,9 +156,11 @@ def test_a_new_evaluation_and_columns_survive_a_reload(page: Any, shared_server:
     open_page(page, shared_server, "/judge")
     page.get_by_role("button", name="Add column").click()
     page.locator("#prompts").fill("a\nb")
+    page.locator("#evaluation-name").fill("first")
     reload(page)
     expect(page.locator("#columns li")).to_have_count(1)
     expect(page.locator("#prompts")).to_have_value("a\nb")
+    expect(page.locator("#evaluation-name")).to_have_value("first")
 
 
 COLUMN = {"run": "tiny", "snapshot": "latest"}
