@@ -206,6 +206,13 @@ def test_comparison_and_curves(page: Any, serve: Serve, three_runs: Path, expect
         expect(page.locator(".curves-caption")).to_have_text("No BLEU has been recorded.")
         page.reload()
         expect(page.locator(".differences thead a")).to_have_text(["beta", "alpha"])
+        page.get_by_label(re.compile("Compare .*beta")).uncheck()
+        expect(page.locator(".differences thead a")).to_have_text(["alpha"])
+        page.go_back()
+        expect(page.locator("#comparison")).to_be_hidden()
+        expect(page.locator("#selection-count")).to_have_text("1 run selected")
+        page.go_forward()
+        expect(page.locator(".differences thead a")).to_have_text(["alpha"])
 
 
 def test_the_page_follows_a_training(page: Any, serve: Serve, three_runs: Path, expect: Any) -> None:
