@@ -204,7 +204,7 @@ def import_download(page: Any, click: Callable[[], None], folder: Path, expect: 
     file = folder / "one.json"
     file.write_text(download(page, click), encoding="utf-8")
     page.locator("#import").set_input_files(file)
-    expect(page.locator("#kept-note")).to_have_text("one.json: 1 conversation imported.")
+    expect(page.locator("#kept-note")).to_have_text("one.json: 1 entry imported.")
 
 
 def set_view(page: Any, width: int, colors: str) -> None:

@@ -66,7 +66,7 @@ def test_a_blind_evaluation(page: Any, serve: Serve, results: Path, tmp_path: Pa
             page.keyboard.press("Enter")
             if number == 1:
                 expect(page.locator("#status")).to_have_text("Only 1 skipped pair left.")
-                page.get_by_role("button", name="Next").click()
+                page.keyboard.press("Enter")
         expect(page.locator("#status")).to_contain_text("Nothing is left")
         votes = json.loads(download(page, page.get_by_role("button", name="Download the votes").click))["votes"]
         assert (votes[2]["prompt"], votes[2]["left"]["run"]) == (skipped, "tiny")

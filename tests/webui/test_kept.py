@@ -127,6 +127,11 @@ def test_everything_is_found_downloaded_deleted_and_imported(
     titles.click()
     expect(page).to_have_url(re.compile(f"/chat/{ID}"))
     expect(page.locator("#log .message-text")).to_have_text(["cherries", "CHERRIES 1"])
+    for action in ("Delete cherries", "Undo"):
+        page.get_by_role("button", name=action).focus()
+        page.keyboard.press("Enter")
+        expect(page.locator("#log .message-text")).to_have_count(2 * (action == "Undo"))
+    expect(titles.last).to_be_focused()
     page.get_by_role("button", name="Delete everything").click()
     expect(page.locator("#kept-note")).to_contain_text("Everything was deleted.")
     expect(page.locator("#log .message-text")).to_have_count(0)
@@ -151,9 +156,11 @@ def test_a_new_evaluation_and_columns_survive_a_reload(page: Any, shared_server:
     open_page(page, shared_server, "/judge")
     page.get_by_role("button", name="Add column").click()
     page.locator("#prompts").fill("a\nb")
+    page.locator("#evaluation-name").fill("first")
     reload(page)
     expect(page.locator("#columns li")).to_have_count(1)
     expect(page.locator("#prompts")).to_have_value("a\nb")
+    expect(page.locator("#evaluation-name")).to_have_value("first")
 
 
 COLUMN = {"run": "tiny", "snapshot": "latest"}
@@ -211,8 +218,8 @@ def test_the_file_of_a_page_is_imported(
     import_download(page, lambda: page.locator("#download-json").dispatch_event("click"), tmp_path, expect)
     fill_storage(page)
     page.locator("#import").set_input_files(tmp_path / "one.json")
-    lost = "1 conversation will be lost when this page is closed: the browser's storage is full or disabled."
-    expect(page.locator("#kept-note")).to_have_text(f"one.json: 0 conversations imported. {lost}")
+    lost = "1 entry will be lost when this page is closed: the browser's storage is full or disabled."
+    expect(page.locator("#kept-note")).to_have_text(f"one.json: 0 entries imported. {lost}")
 
 
 def test_two_tabs_keep_what_followed_their_replies(page: Any, shared_server: str) -> None:
@@ -228,6 +235,28 @@ def test_two_tabs_keep_what_followed_their_replies(page: Any, shared_server: str
         return turns.slice(1).map(({ id, follows }) => [id, turns[0].replies[follows].time]);
     }"""
     assert page.evaluate(script) == [["b", "b"], ["a", "a"]]
+
+
+def test_files_add_to_what_is_kept_and_change_nothing_of_it(page: Any, shared_server: str) -> None:
+    """A further turn is added; another talk and another kind with the id of a record become records of their own."""
+    records = [
+        {"id": number * 24, **record} for number, (record, _) in zip("01", (RECORDS[0], RECORDS[2]), strict=True)
+    ]
+    chat, talk = ({"kind": "chat"} | record for record in records)
+    further = {"title": "y", "turns": [TURN | {"id": "2", "parent": "1"}], "changed": "2026-05-02T12:00:00Z"}
+    another = [talk | {"id": chat["id"]}, talk | {"talk": TALK | {"seed": 2}}]
+    open_page(page, shared_server)
+    script = """async ([records, imported]) => {
+        const { allRecords, importRecord, saveRecord } = await import("/static/js/kept.js");
+        for (const record of records) await saveRecord(record);
+        for (const record of imported) await importRecord(record);
+        return allRecords();
+    }"""
+    kept = {record["id"]: record for record in page.evaluate(script, [[chat, talk], [talk, chat | further, *another]])}
+    merged = kept.pop(chat["id"])
+    assert (merged["title"], [turn["id"] for turn in merged["turns"]]) == ("x", ["1", "2"])
+    assert kept.pop(talk["id"]) == talk
+    assert sorted(record["talk"]["seed"] for record in kept.values()) == [1, 2]
 
 
 def test_files_of_another_shape_are_refused(page: Any, shared_server: str) -> None:

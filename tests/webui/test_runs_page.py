@@ -70,7 +70,7 @@ def test_search_sort_star_and_hide(page: Any, serve: Serve, three_runs: Path, ex
         page.get_by_role("button", name="Step", exact=True).click()
         assert names(page)[0] == "beta"
         expect(page.locator("th[aria-sort=descending]")).to_have_text("Step")
-        page.locator("#search").fill("/a(lph|mm)a conv/")
+        page.locator("#search").fill("/a(lph|mm)a$/")
         expect(page.locator("#runs tbody tr")).to_have_count(2)
         page.get_by_label(re.compile("Compare .*alpha")).check()
         page.get_by_role("button", name="Select all shown").click()
@@ -216,6 +216,13 @@ def test_comparison_and_curves(page: Any, serve: Serve, three_runs: Path, expect
         expect(page.locator(".curves-caption")).to_have_text("No BLEU has been recorded.")
         page.reload()
         expect(page.locator(".differences thead a")).to_have_text(["beta", "alpha"])
+        page.get_by_label(re.compile("Compare .*beta")).uncheck()
+        expect(page.locator(".differences thead a")).to_have_text(["alpha"])
+        page.go_back()
+        expect(page.locator("#comparison")).to_be_hidden()
+        expect(page.locator("#selection-count")).to_have_text("1 run selected")
+        page.go_forward()
+        expect(page.locator(".differences thead a")).to_have_text(["alpha"])
 
 
 def test_the_page_follows_a_training(page: Any, serve: Serve, three_runs: Path, expect: Any) -> None:

@@ -193,6 +193,21 @@ def test_a_run_of_another_task_opens_its_own_page(page: Any, server: str, expect
         expect(page.locator("option", has_text="writer")).to_have_count(0)
 
 
+def test_a_first_visit_opens_the_page_of_the_newest_run_unless_there_is_a_note(
+    page: Any, server: str, expect: Any
+) -> None:
+    for path, note in (
+        ("/#reply=%7B%22run%22", "This link is incomplete."),
+        (f"/chat/{'0' * 24}", "Nothing is kept under this"),
+    ):
+        other = page.context.browser.new_context().new_page()
+        other.goto(server + path)
+        expect(other.locator("#note")).to_contain_text(note)
+        other.context.close()
+    page.goto(server)
+    expect(page).to_have_url(f"{server}/write?run=writer")
+
+
 def test_talk_to_it_opens_the_page_of_the_last_run(page: Any, server: str, expect: Any) -> None:
     open_page(page, server, "/write?run=writer")
     open_any_page(page, server, "/runs")

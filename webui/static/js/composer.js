@@ -27,7 +27,7 @@ export class Composer {
 
   send(onSend) {
     const text = this.text.value.trim();
-    const isTooLong = !this.keepsText && this.length(text) > this.maxLength; // the count says so
+    const isTooLong = this.length(text) > this.maxLength; // the count says so
     if (text && !isTooLong && onSend(text) !== false) {
       this.sent.push(text);
       if (!this.keepsText) this.setText("");

@@ -31,7 +31,8 @@ export class Conversation {
 
   /** All versions of the message that follows a reply, in the order in which they were written. */
   versions(parent, follows) {
-    return this.turns.filter((turn) => turn.parent === parent && turn.follows === follows);
+    const versions = this.turns.filter((turn) => turn.parent === parent && turn.follows === follows);
+    return versions.sort((one, other) => (one.time > other.time) - (one.time < other.time)); // several tabs may have written them
   }
 
   versionsOf(turn) {

@@ -1,6 +1,6 @@
 // What the browser keeps as files: text and Markdown to read, JSON to import again.
 import { replyOf } from "./conversation.js";
-import { newId } from "./kept.js";
+import { isId, newId } from "./kept.js";
 import { modelLabel } from "./run_picker.js";
 
 const FORMAT = "seq2seq-chat conversations";
@@ -27,7 +27,7 @@ export function asJson(records) {
   return JSON.stringify({ format: FORMAT, conversations: records }, null, 1);
 }
 
-/** The records of a file, as new ones. Throws an Error with a message for the user. */
+/** The records of a file; those without a valid id get a new one. Throws an Error with a message for the user. */
 export function fromJson(text) {
   let content;
   try {
@@ -38,7 +38,7 @@ export function fromJson(text) {
   if (content?.format !== FORMAT || !Array.isArray(content.conversations) || !content.conversations.every(isRecord)) {
     throw new Error("This file contains no conversations. Choose one that was downloaded here as JSON.");
   }
-  return content.conversations.map((record) => ({ ...record, kind: kindOf(record), id: newId() }));
+  return content.conversations.map((record) => ({ ...record, kind: kindOf(record), id: isId(record.id) ? record.id : newId() }));
 }
 
 const isString = (value) => typeof value === "string";
@@ -97,7 +97,7 @@ const CHECKS = { chat: isConversation, compare: isComparison, talk: ({ talk }) =
 function isTurn(turn) {
   return isString(turn?.id) && (turn.parent === null || isString(turn.parent)) && Number.isInteger(turn.follows) && isString(turn.text)
     && Number.isInteger(turn.shown) && isListOf(isReply)(turn.replies) && (turn.before === undefined || isStrings(turn.before))
-    && (turn.stopped === undefined || isString(turn.stopped));
+    && [turn.stopped, turn.time].every((value) => value === undefined || isString(value));
 }
 
 /** Whether it is a reply of the model as in `Conversation`. */

@@ -1,7 +1,7 @@
 // The panel with all that this browser keeps: find, open, rename, delete, download, import.
 import { asJson, fromJson } from "./conversation_files.js";
 import { byId, counted, download, element, timeAgo, timedName } from "./dom.js";
-import { KINDS, allRecords, deleteRecord, forgetAll, keep, newId, pathTo, remember, saveRecord } from "./kept.js";
+import { KINDS, allRecords, deleteRecord, forgetAll, importRecord, keep, loadRecord, newId, pathTo, remember, saveRecord } from "./kept.js";
 import { matches } from "./select_search.js";
 
 const TEXTS = new Set(["title", "text", "reply", "prompt", "source", "stopped"]);
@@ -29,6 +29,7 @@ export class ConversationList {
     });
     this.panel.addEventListener("hidden.bs.offcanvas", () => { if (document.activeElement === document.body) byId("text").focus(); });
     this.draw();
+    matchMedia("(min-width: 1400px)").addEventListener("change", () => this.draw()); // from which it is a side bar
     byId("kept-new").addEventListener("click", () => {
       onOpen({});
       byId("text").focus();
@@ -87,7 +88,7 @@ export class ConversationList {
     const open = element("button", { type: "button", class: "kept-title", dir: "auto", "data-bs-dismiss": "offcanvas", "data-bs-target": "#kept" }, title || "(empty)",
       element("span", { class: "muted" }, kind === "chat" ? time : `${KINDS[kind]} · ${time}`));
     open.addEventListener("click", () => (kind === this.kind ? this.onOpen(record) : location.assign(pathTo(record))));
-    const item = element("li", { "aria-current": record.id === this.id && "true" }, open);
+    const item = element("li", { "data-id": record.id, "aria-current": record.id === this.id && "true" }, open);
     const action = (name, click) => element("button", { type: "button", class: "action", "aria-label": `${name} ${title}`, click }, name);
     item.append(action("Rename", () => item.replaceChildren(this.renameForm(record))), action("Delete", () => this.remove([record], `“${title}”`)));
     return item;
@@ -98,10 +99,9 @@ export class ConversationList {
     input.value = record.title;
     const form = element("form", { class: "rename" }, input, element("button", { type: "submit", class: "btn btn-sm btn-primary" }, "Save"));
     const close = async () => {
-      const index = [...byId("kept-list").children].indexOf(form.parentElement);
       form.remove();
       await this.draw();
-      byId("kept-list").children[index]?.querySelector("button").focus();
+      this.focus(record);
     };
     form.addEventListener("submit", async (event) => {
       event.preventDefault();
@@ -119,16 +119,26 @@ export class ConversationList {
     return form;
   }
 
+  /** Move the focus to a record in the list, or to the search if it is not shown. */
+  focus({ id }) {
+    const item = [...byId("kept-list").children].find(({ dataset }) => dataset.id === id);
+    (item?.querySelector("button") ?? byId("find-kept")).focus();
+  }
+
   /** Delete records at once, all of them if there is no name; the note offers to undo it. */
   async remove(records, name = null) {
     if (name === null) await forgetAll();
     else for (const { id } of records) await deleteRecord(id);
-    if (records.some(({ id }) => id === this.id)) this.onOpen({});
+    const shown = records.find(({ id }) => id === this.id);
+    if (shown) this.onOpen({});
+    const { id: emptied } = this;
     const undo = element("button", { type: "button", class: "action" }, "Undo");
     undo.addEventListener("click", async () => {
       for (const record of records) await saveRecord(record);
+      if (shown && this.id === emptied && !await loadRecord(emptied)) this.onOpen(shown); // nothing was sent since
       this.note.replaceChildren();
-      this.draw();
+      await this.draw();
+      this.focus(records[0]);
     });
     this.note.replaceChildren(`${name ?? "Everything"} was deleted. `, undo);
     await this.draw();
@@ -142,9 +152,9 @@ export class ConversationList {
         if (file.size > MAX_FILE_SIZE) throw new Error("This file is larger than 256 MiB. Choose one that was downloaded here as JSON.");
         const records = fromJson(await file.text());
         let lost = 0;
-        for (const record of records) lost += !(await saveRecord(record));
-        messages.push(`${file.name}: ${counted(records.length - lost, "conversation")} imported.`);
-        if (lost) messages.push(`${counted(lost, "conversation")} will be lost when this page is closed: the browser's storage is full or disabled.`);
+        for (const record of records) lost += !(await importRecord(record));
+        messages.push(`${file.name}: ${counted(records.length - lost, "entry", "entries")} imported.`);
+        if (lost) messages.push(`${counted(lost, "entry", "entries")} will be lost when this page is closed: the browser's storage is full or disabled.`);
       } catch (error) {
         messages.push(`${file.name}: ${error.message}`);
       }

@@ -49,6 +49,7 @@ async function showNext() {
   if (pair.item === null && skipped.length) {
     status.textContent = `Only ${counted(skipped.length, "skipped pair")} left.`;
     next.hidden = false;
+    next.focus();
     skipped = [];
   } else if (pair.item === null) {
     status.textContent = "Nothing is left to vote on; pairs with equal replies were left out. Thank you!";

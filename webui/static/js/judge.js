@@ -7,6 +7,7 @@ import { RunPicker, modelLabel, trainingHint } from "./run_picker.js";
 const form = new DecodingForm();
 const note = byId("note");
 const prompts = byId("prompts");
+const title = byId("evaluation-name");
 const picker = new RunPicker((details) => (details ? form.setRun(details) : note.replaceChildren("No run to judge yet.", ...trainingHint())), report);
 const { texts = [], ...kept } = loadState("evaluation") ?? {}; // the form, which a reload keeps
 let columns = kept.columns ?? []; // {run, snapshot, decoding}
@@ -19,9 +20,13 @@ function lines() {
   return prompts.value.split("\n").map((line) => line.trim()).filter(Boolean);
 }
 
+function saveDraft() {
+  saveState("evaluation", { columns, texts: lines(), title: title.value });
+}
+
 function countPrompts() {
   const count = lines().length;
-  saveState("evaluation", { columns, texts: lines() });
+  saveDraft();
   byId("prompt-count").textContent = count ? counted(count, "prompt") : "";
 }
 
@@ -31,7 +36,7 @@ function setPrompts(texts) {
 }
 
 function drawColumns() {
-  saveState("evaluation", { columns, texts: lines() });
+  saveDraft();
   byId("columns").replaceChildren(...columns.map((column, index) => {
     const label = modelLabel(column);
     const remove = () => {
@@ -57,8 +62,8 @@ function addColumn() {
 async function start() {
   if (columns.length < 2) throw new Error("Add at least two columns to compare.");
   if (!lines().length) throw new Error("Write at least one prompt, or take some from a corpus or a file.");
-  const title = byId("evaluation-name").value.replace(/[^A-Za-z0-9._-]+/g, "-").replace(/^[-._]+|-+$/g, "");
-  const body = { name: title || "evaluation", columns, prompts: lines() };
+  const asName = title.value.replace(/[^A-Za-z0-9._-]+/g, "-").replace(/^[-._]+|-+$/g, "");
+  const body = { name: asName || "evaluation", columns, prompts: lines() };
   const { name } = await fetchJson("/api/evaluations", { body });
   saveState("evaluation", {});
   location.assign(address(`/judge/${encodeURIComponent(name)}`));
@@ -77,6 +82,7 @@ async function showEvaluations() {
 
 byId("add").addEventListener("click", addColumn);
 prompts.addEventListener("input", countPrompts);
+title.addEventListener("input", saveDraft);
 byId("from-corpus").addEventListener("click", async () => {
   note.textContent = "";
   try {
@@ -94,6 +100,7 @@ byId("new-evaluation").addEventListener("submit", (event) => {
   start().catch(report);
 });
 
+title.value = kept.title ?? title.value;
 setPrompts(texts);
 drawColumns();
 showEvaluations().catch(report);

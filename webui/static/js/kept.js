@@ -9,9 +9,13 @@ const STORE = "conversations";
 const ADDRESS = new RegExp(`/(${Object.keys(KINDS).join("|")})/([0-9a-f]{24})$`);
 const IS_FILE = document.body.dataset.owner !== undefined; // an exported page, which has one address
 const inMemory = new Map(); // what could not be stored
+const seen = new Set(); // the ids of all records that this page has found or stored
 
 /** Random, as crypto.randomUUID() is missing on pages that are loaded by http from another machine. */
 export const newId = () => [...crypto.getRandomValues(new Uint8Array(12))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+
+/** Whether a value of a file is an id. */
+export const isId = (value) => typeof value === "string" && /^[0-9a-f]{24}$/.test(value);
 
 /** The first words of a text, as a title. */
 export const titleOf = (text) => text.trim().slice(0, 80);
@@ -62,12 +66,15 @@ const withKind = (record) => record && { kind: "chat", ...record }; // earlier v
 export async function allRecords() {
   const stored = await store().then((one) => result(one.getAll())).catch(() => []);
   const records = new Map([...stored, ...inMemory.values()].map((record) => [record.id, withKind(record)]));
+  for (const id of records.keys()) seen.add(id);
   return [...records.values()].sort((one, other) => other.changed.localeCompare(one.changed));
 }
 
 /** A record; undefined if there is none. */
 export async function loadRecord(id) {
-  return withKind(inMemory.get(id) ?? await store().then((one) => result(one.get(String(id)))).catch(() => undefined));
+  const record = withKind(inMemory.get(id) ?? await store().then((one) => result(one.get(String(id)))).catch(() => undefined));
+  if (record) seen.add(id);
+  return record;
 }
 
 /** A conversation with the turns and replies that another tab has added to the stored one. */
@@ -108,6 +115,7 @@ const MERGE = { chat: mergedTurns, compare: mergedColumns }; // the others are w
 
 /** Returns whether it is kept when the page is closed. What other tabs have stored of it is kept, too. */
 export async function saveRecord(record) {
+  seen.add(record.id);
   try {
     const records = await store("readwrite");
     const stored = await result(records.get(record.id));
@@ -119,6 +127,15 @@ export async function saveRecord(record) {
     inMemory.set(record.id, record); // the storage is disabled or full
     return false;
   }
+}
+
+/** The same for the record of a file: it adds to what is kept under its id, and changes nothing of it. */
+export async function importRecord(record) {
+  const stored = await loadRecord(record.id);
+  if (!stored) return saveRecord(record);
+  if (MERGE[record.kind] && record.kind === stored.kind) return saveRecord(MERGE[record.kind](stored, record));
+  const isSame = (key) => ["title", "changed"].includes(key) || JSON.stringify(record[key]) === JSON.stringify(stored[key]);
+  return saveRecord(Object.keys(record).every(isSame) ? stored : { ...record, id: newId() });
 }
 
 export async function deleteRecord(id) {
@@ -146,7 +163,7 @@ let keeping = Promise.resolve(); // one after another, as a page may change fast
 /** Resolves when all that was to be kept so far is stored. */
 export const allKept = () => keeping;
 
-/** Keep what a page shows; `note` says if it is lost when the page is closed. */
+/** Keep what a page shows; `note` says if it is lost when the page is closed, or was deleted in another tab. */
 export function keep(record, note) {
   remember(record);
   keeping = keeping.then(() => storeChanged(record, note));
@@ -154,8 +171,10 @@ export function keep(record, note) {
 }
 
 async function storeChanged(record, note) {
-  const { title } = await loadRecord(record.id) ?? {}; // it may have been renamed
-  const isKept = await saveRecord({ ...record, title: title || record.title, changed: new Date().toISOString() });
+  const stored = await loadRecord(record.id);
+  if (!stored && seen.has(record.id)) note.textContent = "This was deleted in another tab; now it is kept again.";
+  const title = stored?.title || record.title; // it may have been renamed
+  const isKept = await saveRecord({ ...record, title, changed: new Date().toISOString() });
   if (!isKept) note.textContent = "The browser does not keep this: its storage is full or disabled. Download or copy it instead.";
 }
 

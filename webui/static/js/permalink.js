@@ -6,7 +6,7 @@ export function linkTo(name, value) {
   return `${location.href.replace(/[?#].*$/, "")}#${new URLSearchParams({ [name]: JSON.stringify(value) })}`;
 }
 
-let isIncomplete = false; // the link that was opened
+let isCut = false; // the link that was opened
 
 /**
  * The value of the link that was opened; null if there is none, or `isValid` does not accept it: see noteIncomplete.
@@ -23,13 +23,16 @@ export function openedLink(name, isValid) {
   } catch {
     // it was cut
   }
-  isIncomplete = true;
+  isCut = true;
   return null;
 }
 
+/** Whether a link was opened that does not contain what it should. */
+export const isIncomplete = () => isCut;
+
 /** Tell if the link that was opened is incomplete. */
 export function noteIncomplete(note) {
-  if (isIncomplete) note.textContent = "This link is incomplete. Copy it again.";
+  if (isCut) note.textContent = "This link is incomplete. Copy it again.";
 }
 
 const linked = (name) => new URLSearchParams(location.hash.slice(1)).get(name);

@@ -37,7 +37,7 @@ export function finder(search) {
 
 /** Whether a run with these settings is shown; `filters` is {search, find, state, task, starred, hidden}, `find` the finder of `search`. */
 export function isShown(run, settings, { search, find, state, task, starred, hidden }) {
-  return (!search || find([run.name, run.notes.text, taskTitle(run.task), settingLines(settings, search)].filter(Boolean).join(" ")))
+  return (!search || find([run.name, run.notes.text, taskTitle(run.task), settingLines(settings, search)].filter(Boolean).join("\n")))
     && (!state || run.state === state) && (!task || run.task === task) && (!starred || run.notes.star) && (hidden || !run.notes.hidden);
 }
 

@@ -3,6 +3,7 @@ import { fetchJson } from "./api.js";
 import { address, byId, element, formatNumber, loadState, saveState, setOptions } from "./dom.js";
 import { isNamed } from "./kept.js";
 import { hasReplies, pathOf } from "./labels.js";
+import { isIncomplete } from "./permalink.js";
 import { isTraining } from "./run_fields.js";
 import { addSearch } from "./select_search.js";
 
@@ -136,9 +137,9 @@ export class RunPicker {
     if (isMissing) this.details = null;
   }
 
-  /** The newest run with weights for this page; at a first visit the newest of all, which may open its own page. */
+  /** The newest run with weights for this page; at a first visit the newest of all, which may open its own page, unless a note is to be read here. */
   selectDefault() {
-    const isFirstVisit = this.path === "/" && loadState("model") === null;
+    const isFirstVisit = this.path === "/" && location.pathname === address("/") && !isIncomplete() && loadState("model") === null;
     const usable = [...this.runs.values()].filter((run) => run.newest_step !== null);
     this.runSelect.value = (isFirstVisit ? usable[0] : usable.find((run) => this.accepts(run.task)))?.name ?? "";
   }

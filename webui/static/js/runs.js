@@ -16,18 +16,30 @@ const runs = new Map(); // name → summary
 let settings = {}; // of runs by name, once they are searched
 const selected = new Set(loadState("compared-runs") ?? []);
 const curves = new CurvePanel(byId("curves"));
-let isOpen = loadState("comparison-open") ?? false;
-const view = new URLSearchParams(location.search); // the filters and the order, which a reload and Back keep
-let order = { by: view.get("sort") in ORDERS ? view.get("sort") : "newest", isReversed: view.has("reversed") };
+let isOpen = false; // the comparison
+let order = { by: "newest", isReversed: false };
 
 const compared = () => [...selected].filter((name) => runs.has(name)); // the others were deleted
 const filters = () => ({ search: byId("search").value.trim(), state: byId("state").value, task: byId("task").value, starred: byId("starred").checked, hidden: byId("hidden").checked });
 
-/** Put the filters and the order into the address, and the scroll position beside it. */
-function saveView() {
+/** Put filters, order and comparison into the address, and the scroll position beside it; if it `isNext`, Back leads to the last one. */
+function saveView(isNext = false) {
   const sort = order.by === "newest" ? "" : order.by;
   const entries = Object.entries({ ...filters(), sort, reversed: order.isReversed }).filter(([, value]) => value);
-  history.replaceState({ scroll: scrollY }, "", entries.length ? `?${new URLSearchParams(entries)}` : location.pathname);
+  if (isOpen) entries.push(...[...selected].map((name) => ["run", name]));
+  history[isNext ? "pushState" : "replaceState"]({ scroll: scrollY }, "", entries.length ? `?${new URLSearchParams(entries)}` : location.pathname);
+}
+
+/** Take them from the address, which a reload and Back keep. */
+function readView() {
+  const view = new URLSearchParams(location.search);
+  order = { by: view.get("sort") in ORDERS ? view.get("sort") : "newest", isReversed: view.has("reversed") };
+  byId("sort").value = order.by;
+  for (const id of ["search", "state", "task"]) byId(id).value = view.get(id) ?? "";
+  for (const id of ["starred", "hidden"]) byId(id).checked = view.has(id);
+  isOpen = view.has("run");
+  if (isOpen) selected.clear();
+  for (const name of view.getAll("run").slice(0, MAX_SELECTED)) selected.add(name);
 }
 
 function cell(label, ...content) {
@@ -127,20 +139,23 @@ function toggle(name, checkbox) {
   else if (checkbox.checked) selected.add(name);
   else selected.delete(name);
   showSelection();
+  saveView();
   if (isFull && !checkbox.checked && compared().length === MAX_SELECTED) byId("selection-count").textContent = `At most ${MAX_SELECTED} runs can be compared at once.`;
 }
 
 function showSelection() {
   const names = compared();
   saveState("compared-runs", [...selected]);
+  for (const [name, { row }] of rows) row.querySelector("input").checked = selected.has(name);
   byId("selection").hidden = !names.length;
   byId("selection-count").textContent = `${counted(names.length, "run")} selected`;
   compare();
 }
 
 function openComparison(isOpened) {
+  const isNext = isOpen !== isOpened;
   isOpen = isOpened;
-  saveState("comparison-open", isOpen);
+  saveView(isNext);
   return compare();
 }
 
@@ -211,16 +226,13 @@ function sortBy(by, isReversed = false) {
 
 byId("sort").append(...Object.entries(ORDERS).map(([by, { title }]) => new Option(title, by)));
 byId("sort").addEventListener("change", () => sortBy(byId("sort").value));
-byId("sort").value = order.by;
-for (const id of ["search", "state", "task"]) byId(id).value = view.get(id) ?? "";
-for (const id of ["starred", "hidden"]) byId(id).checked = view.has(id);
 byId("filters").addEventListener("submit", (event) => event.preventDefault());
 byId("filters").addEventListener("input", () => {
   draw();
   loadSettings();
   saveView();
 });
-document.addEventListener("scrollend", saveView);
+document.addEventListener("scrollend", () => saveView());
 history.scrollRestoration = "manual";
 let scroll = history.state?.scroll ?? null; // when the page was left
 byId("select-shown").addEventListener("click", () => {
@@ -228,14 +240,23 @@ byId("select-shown").addEventListener("click", () => {
 });
 byId("clear").addEventListener("click", () => {
   selected.clear();
-  table.querySelectorAll("tbody input:checked").forEach((box) => { box.checked = false; });
   showSelection();
+  saveView();
 });
 byId("close").addEventListener("click", () => openComparison(false));
 byId("compare").addEventListener("click", async () => {
   await openComparison(true);
   byId("comparison").scrollIntoView({ block: "start" });
 });
+addEventListener("popstate", () => {
+  readView();
+  drawHead();
+  draw();
+  loadSettings();
+  showSelection();
+  scrollTo({ top: history.state?.scroll ?? 0, behavior: "instant" });
+});
+readView();
 drawHead();
 setInterval(draw, 30_000); // "2 minutes ago"
 followRuns((changed, removed, isFirst) => {
