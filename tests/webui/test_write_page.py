@@ -138,7 +138,7 @@ STOP_AFTER_FOUR_TOKENS = """() => {
 """Presses Stop from within the page, as a small model writes faster than a click from outside arrives."""
 
 
-@pytest.mark.parametrize("way", ["reload", "again"])
+@pytest.mark.parametrize("way", ["reload", "again", "delete"])
 def test_a_growing_text_is_kept(way: str, page: Any, server: str, monkeypatch: pytest.MonkeyPatch, expect: Any) -> None:
     def slowly(self: Generator, *args: Any) -> Iterator[list[GeneratedToken]]:
         for block in original(self, *args):
@@ -156,6 +156,12 @@ def test_a_growing_text_is_kept(way: str, page: Any, server: str, monkeypatch: p
         page.get_by_role("button", name="Write").click()
         expect(page.locator(".written .token")).to_have_count(0)
         page.go_back()
+    elif way == "delete":
+        page.get_by_role("button", name="Earlier").click()
+        page.locator("#delete-all").click()
+        expect(page.locator("#kept-note")).to_contain_text("Everything was deleted.")
+        assert not page.evaluate("async () => (await import('/static/js/kept.js')).allRecords()")
+        return
     else:
         reload(page)
     expect(page.locator(".written .token").first).to_be_visible()

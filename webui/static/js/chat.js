@@ -6,7 +6,7 @@ import { asMarkdown, asText } from "./conversation_files.js";
 import { ConversationList } from "./conversation_list.js";
 import { DecodingForm } from "./decoding.js";
 import { byId, copyToClipboard, download, element, onEscape, timedName } from "./dom.js";
-import { loadRecord, noteMissing, saveRecord, showKept } from "./kept.js";
+import { noteMissing, showKept } from "./kept.js";
 import { linkTo, noteIncomplete, notRepeatable, offerLink, openedLink } from "./permalink.js";
 import { RunPicker, trainingHint } from "./run_picker.js";
 import { pendingReply, turnElements } from "./turn_view.js";
@@ -86,6 +86,7 @@ function update(turn) {
 }
 
 function open(record, isNext = true) {
+  if (pending) list.keep(conversation.record, note); // the reply as far as it has come
   stop();
   list.show(record, isNext);
   conversation = new Conversation({ ...record, id: list.id });
@@ -191,7 +192,6 @@ async function answer(turn, body, asReply) {
   if (pending?.turn === turn) pending = null;
   showPending();
   if (conversation === asked) update(turn);
-  else if (await loadRecord(asked.id)) await saveRecord(asked.record); // it was left, but not deleted
   if (follow) scrollToEnd();
   return failure;
 }

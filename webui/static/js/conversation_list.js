@@ -1,7 +1,7 @@
 // The panel with all that this browser keeps: find, open, rename, delete, download, import.
 import { asJson, fromJson } from "./conversation_files.js";
 import { byId, counted, download, element, timeAgo, timedName } from "./dom.js";
-import { KINDS, allRecords, deleteRecord, forgetAll, importRecord, keep, loadRecord, newId, pathTo, remember, saveRecord } from "./kept.js";
+import { KINDS, allKept, allRecords, deleteRecord, forgetAll, importRecord, keep, loadRecord, newId, pathTo, remember, saveRecord } from "./kept.js";
 import { matches } from "./select_search.js";
 
 const TEXTS = new Set(["title", "text", "reply", "prompt", "source", "stopped"]);
@@ -127,11 +127,12 @@ export class ConversationList {
 
   /** Delete records at once, all of them if there is no name; the note offers to undo it. */
   async remove(records, name = null) {
+    const shown = records.find(({ id }) => id === this.id);
+    if (shown) this.onOpen({}); // which keeps what was growing
+    const { id: emptied } = this;
+    await allKept();
     if (name === null) await forgetAll();
     else for (const { id } of records) await deleteRecord(id);
-    const shown = records.find(({ id }) => id === this.id);
-    if (shown) this.onOpen({});
-    const { id: emptied } = this;
     const undo = element("button", { type: "button", class: "action" }, "Undo");
     undo.addEventListener("click", async () => {
       for (const record of records) await saveRecord(record);

@@ -91,7 +91,7 @@ export function mergedTurns(record, stored) {
     } else {
       const known = new Set(turn.replies.map(({ time }) => time));
       const added = other.replies.filter(({ time }) => !known.has(time));
-      if (added.length) turns.set(turn.id, { ...turn, replies: [...turn.replies, ...added] });
+      if (added.length) turns.set(turn.id, { ...turn, stopped: other.stopped, replies: [...turn.replies, ...added] });
     }
   }
   return { ...record, turns: [...turns.values()] };
