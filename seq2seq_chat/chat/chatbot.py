@@ -23,7 +23,6 @@ from seq2seq_chat.chat.load import load_engine
 from seq2seq_chat.chat.replies import READABLE, HypothesisReader, Reply, SourceText, removed_letters
 from seq2seq_chat.chat.watched_search import WatchedSearch
 from seq2seq_chat.config import Config, Decoding
-from seq2seq_chat.data.dataset import fit_source
 from seq2seq_chat.engines import ReplyEngine
 from seq2seq_chat.engines.scorer import StepScorer
 from seq2seq_chat.runs.find import RunSnapshot, find_run
@@ -33,7 +32,7 @@ from seq2seq_chat.search.engine import NEG_INF, Hypotheses
 from seq2seq_chat.system.errors import UserError, cut
 from seq2seq_chat.system.hardware import AUTO, TENSORFLOW, EngineOptions
 from seq2seq_chat.text.codec import Codecs, convert_tokens
-from seq2seq_chat.text.vocabulary import EOS, SPECIAL_WORDS, TURN
+from seq2seq_chat.text.vocabulary import EOS, SPECIAL_WORDS, TURN, fit_source
 
 if TYPE_CHECKING:
     from typing_extensions import Self  # typing has it from Python 3.11 on

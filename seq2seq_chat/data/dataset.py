@@ -38,20 +38,6 @@ class Batch(NamedTuple):
     target_length: IntArray
 
 
-def fit_source(ids: Sequence[int], steps: int, reverse: bool) -> tuple[IntArray, int]:
-    """Fit one source to the model's steps, by the same rule as ``Dataset.batch``.
-
-    A source that is too long keeps its last words, which are nearest to the reply.
-
-    Returns:
-        The ids [steps], reversed if ``reverse``, then PAD; and the number of words among them.
-    """
-    kept = np.asarray(ids, dtype=np.int32)[max(0, len(ids) - steps) :]
-    source = np.full(steps, PAD, dtype=np.int32)
-    source[: len(kept)] = kept[::-1] if reverse else kept
-    return source, len(kept)
-
-
 class Dataset:
     """The samples of a corpus: word ids, mapped from a cache on disk, and texts, read from the corpus.
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
 
 from seq2seq_chat.system.errors import UserError, cut
 from seq2seq_chat.system.files import atomic_write
@@ -112,6 +115,20 @@ class Vocabulary:
 def strip_ids(ids: Iterable[int]) -> list[int]:
     """Remove the end marker and padding."""
     return [index for index in map(int, ids) if index not in (PAD, EOS)]
+
+
+def fit_source(ids: Sequence[int], steps: int, reverse: bool) -> tuple[npt.NDArray[np.int32], int]:
+    """Fit one source to the model's steps, by the same rule as ``Dataset.batch``.
+
+    A source that is too long keeps its last words, which are nearest to the reply.
+
+    Returns:
+        The ids [steps], reversed if ``reverse``, then PAD; and the number of words among them.
+    """
+    kept = np.asarray(ids, dtype=np.int32)[max(0, len(ids) - steps) :]
+    source = np.full(steps, PAD, dtype=np.int32)
+    source[: len(kept)] = kept[::-1] if reverse else kept
+    return source, len(kept)
 
 
 def _check(words: list[str], source: str) -> None:

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from seq2seq_chat.config import Data, ParallelFiles
 from seq2seq_chat.data.corpus_file import CorpusError, write_conversations
-from seq2seq_chat.data.dataset import Dataset, fit_source
+from seq2seq_chat.data.dataset import Dataset
 from seq2seq_chat.data.samples import Pairing
 from seq2seq_chat.text.codec import Codecs, TextCodec
 from seq2seq_chat.text.tokenizers.english import EnglishTokenizer
-from seq2seq_chat.text.vocabulary import SPECIAL_WORDS, TURN, Vocabulary
+from seq2seq_chat.text.vocabulary import SPECIAL_WORDS, TURN, Vocabulary, fit_source
 from tests.prepare.raw import PACKERS
 
 Write = Callable[..., Path]

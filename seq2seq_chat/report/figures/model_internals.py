@@ -14,7 +14,7 @@ from matplotlib.image import AxesImage
 from seq2seq_chat.config import Decoding
 from seq2seq_chat.data.batches import evenly_spaced
 from seq2seq_chat.data.corpus_file import Corpus
-from seq2seq_chat.data.dataset import Dataset, fit_source
+from seq2seq_chat.data.dataset import Dataset
 from seq2seq_chat.model.cells import Cell, GRUCell, LSTMCell
 from seq2seq_chat.model.deferred import DeferredGradients
 from seq2seq_chat.model.language_model import LanguageModel
@@ -30,7 +30,7 @@ from seq2seq_chat.report.figures.style import (
 )
 from seq2seq_chat.report.loaded_run import LoadedRun
 from seq2seq_chat.system.errors import UserError
-from seq2seq_chat.text.vocabulary import EOS, GO
+from seq2seq_chat.text.vocabulary import EOS, GO, fit_source
 from seq2seq_chat.training.optimizers import global_norm, sum_repeated_rows
 
 MAX_UNITS = 40  # drawn per gate

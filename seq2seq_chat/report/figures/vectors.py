@@ -13,12 +13,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patheffects import withStroke
 
-from seq2seq_chat.data.dataset import fit_source
 from seq2seq_chat.report.figures.style import COLORS, MARKERS, new_figure, plot_label
 from seq2seq_chat.report.loaded_run import LoadedRun
 from seq2seq_chat.system.errors import UserError
 from seq2seq_chat.system.files import as_user_error, atomic_write, write_atomically
-from seq2seq_chat.text.vocabulary import SPECIAL_WORDS
+from seq2seq_chat.text.vocabulary import SPECIAL_WORDS, fit_source
 
 MAX_TRIES = 12  # candidates per label to place
 
