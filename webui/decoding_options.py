@@ -19,8 +19,8 @@ CONFIG_ONLY = ("backward_run", "lexicon")  # paths, so requests cannot set them
 BOUNDED = ("beam_width", "n_best")
 FORM_TYPES = {"boolean", "integer", "number", "string"}
 HELP = {
-    "n_best": "how many replies are shown, at most as many as a beam is wide",
-    "beam_width": "how many beginnings of replies are kept at each step",
+    "n_best": "how many replies are shown; a beam search finds at most its beam width",
+    "beam_width": "how many hypotheses the search keeps at each step",
     "stop": "when the search ends: when nothing can overtake the best replies, or as soon as any reply has ended",
     "length_penalty": "favors longer replies: divides scores by ((5 + tokens) / 6) to the power of this; 0: off",
     "seed": "the same seed gives the same replies; empty: different ones each time",
