@@ -40,7 +40,7 @@ class ModelPool:
         self._permits = threading.Semaphore(limits.max_models)
         self._versions: dict[tuple[str, str | None], tuple[float, tuple[Any, ...]]] = {}
         self._pending = 0  # utterances without a reply, also of evicted models
-        self.metrics = Metrics(self.queued, lambda: self._pending - self.queued(), lambda: len(self.loaded()))
+        self.metrics = Metrics(self.queued, self.running, lambda: len(self.loaded()))
 
     def submit(self, run: Run, snapshot: str | None, utterance: ChatMessage, decoding: Decoding) -> Future[Answer]:
         """Queue an utterance for a model, which is loaded if it is not in memory.
@@ -90,6 +90,10 @@ class ModelPool:
         """The number of utterances, texts and searches that wait."""
         with self._lock:
             return sum(worker.queued for worker in self._workers.values())
+
+    def running(self) -> int:
+        """The number of those that are being computed."""
+        return max(0, self._pending - self.queued())  # what was cancelled stays in a queue for a while
 
     def loaded(self) -> list[str]:
         """The names of models that are loaded or loading, least recently used first."""

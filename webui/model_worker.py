@@ -134,7 +134,7 @@ class ModelWorker(threading.Thread):
         super().__init__(name=name, daemon=True)
         self.version, self._metrics = version, metrics
         self._load, self._permits, self._limits = load, permits, limits
-        self._read, self._unread = JobQueue(), JobQueue()  # by whether somebody reads the result while it grows
+        self._stream_queue, self._batch_queue = JobQueue(), JobQueue()
         self._changed = threading.Condition()
         self._closed = False
         self._loaded = math.inf  # when, by the monotonic clock in seconds
@@ -157,14 +157,14 @@ class ModelWorker(threading.Thread):
                 raise ServerBusy("This model is busy. Please try again in a moment.")
             if isinstance(job, ChatJob) and job.stream:
                 job.stream.is_loading = math.isinf(self._loaded)
-            (self._read if _is_read(job) else self._unread).append(job)
+            (self._stream_queue if _is_streamed(job) else self._batch_queue).append(job)
             self._changed.notify()
             return True
 
     @property
     def queued(self) -> int:
         """The number of jobs that wait."""
-        return len(self._read) + len(self._unread)
+        return len(self._stream_queue) + len(self._batch_queue)
 
     @property
     def _is_busy(self) -> bool:
@@ -180,7 +180,7 @@ class ModelWorker(threading.Thread):
         """Load the model and reply until closed."""
         with self._permits:
             with self._changed:
-                jobs = [*self._read, *self._unread]
+                jobs = [*self._stream_queue, *self._batch_queue]
                 if self._closed and all(job.future.cancelled() for job in jobs):  # nobody waits for it any more
                     return
             try:
@@ -200,7 +200,7 @@ class ModelWorker(threading.Thread):
             chats = [job for job in jobs if isinstance(job, ChatJob)]
             for decoding in dict.fromkeys(job.decoding for job in chats):
                 together = [job for job in chats if job.decoding == decoding]
-                in_steps = self._readers or any(map(_is_read, chats)) or isinstance(model.engine, StepEngine)
+                in_steps = self._readers or any(map(_is_streamed, chats)) or isinstance(model.engine, StepEngine)
                 self._try(self._start if in_steps else self._reply, model, decoding, together)
             self._streams += [job for job in jobs if isinstance(job, ModelStream)]
             self._streams = [stream for stream in self._streams if self._goes_on(model, stream)]
@@ -214,7 +214,7 @@ class ModelWorker(threading.Thread):
         while not self._is_busy or self.queued:
             with self._changed:
                 self._changed.wait_for(lambda: self.queued or self._closed or self._is_busy)
-                jobs = [*self._take(self._read), *self._take(self._unread)]
+                jobs = [*self._take(self._stream_queue), *self._take(self._batch_queue)]
             running = [job for job in jobs if _is_running(job.future)]  # others were cancelled
             for job in [job for job in running if isinstance(job, ChatJob) and job.stream and job.stream.has_left()]:
                 job.future.set_exception(ModelUnavailable("The client has left."))
@@ -225,11 +225,11 @@ class ModelWorker(threading.Thread):
 
     def _take(self, queue: JobQueue) -> list[Job]:
         """What is to start now from a queue; often none, as others may come soon, and starts take time."""
-        replies, read = len(self._replies or ()), self._readers + len(self._streams)
-        busy, running = replies + len(self._streams), read if queue is self._read else replies - self._readers
-        count = min(len(queue), self._limits.max_batch_size - running)
+        replies, streamed = len(self._replies or ()), self._readers + len(self._streams)
+        running = streamed if queue is self._stream_queue else replies - self._readers
+        count, busy = min(len(queue), self._limits.max_batch_size - running), replies + len(self._streams)
         now, steps = time.monotonic(), self._steps - queue.last_step
-        if read or queue is self._read:
+        if streamed or queue is self._stream_queue:
             is_early = steps < STEPS_BETWEEN_STARTS and now - queue.last_time < SECONDS_BETWEEN_STARTS
             waits = 5 * count < busy and is_early
         else:
@@ -314,14 +314,14 @@ class ModelWorker(threading.Thread):
     def _fail_queue(self, error: UserError) -> None:
         with self._changed:
             self._closed = True
-            jobs = [*self._read, *self._unread, *self._streams]
-            self._read, self._unread, self._streams = JobQueue(), JobQueue(), []
+            jobs = [*self._stream_queue, *self._batch_queue, *self._streams]
+            self._stream_queue, self._batch_queue, self._streams = JobQueue(), JobQueue(), []
         for job in jobs:
             if _is_running(job.future):
                 job.future.set_exception(error)
 
 
-def _is_read(job: Job) -> bool:
+def _is_streamed(job: Job) -> bool:
     """Whether somebody reads the result while it grows."""
     return not isinstance(job, ChatJob) or job.stream is not None
 

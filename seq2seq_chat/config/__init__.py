@@ -20,7 +20,7 @@ from seq2seq_chat.config.loading import (
 )
 from seq2seq_chat.config.model import Model
 from seq2seq_chat.config.reference import settings_reference
-from seq2seq_chat.config.section import ConfigError, conditions, describe
+from seq2seq_chat.config.section import ConfigError, conditions
 from seq2seq_chat.config.training import Training, Truncation
 
 __all__ = [
@@ -41,7 +41,6 @@ __all__ = [
     "Training",
     "Truncation",
     "conditions",
-    "describe",
     "describe_changes",
     "flat_settings",
     "is_pairs",

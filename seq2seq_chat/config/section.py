@@ -101,7 +101,7 @@ class AppliesIf:
     """Metadata of a setting: it applies only with some values of another one.
 
     Elsewhere a value that is not the default is an error, or has no effect, which is worth a warning. The reference of
-    the settings and the JSON schema show it, too; the form of the page, if it is the method.
+    the settings and the JSON schema show it, too, and so does the form of the page if the other setting is the method.
 
     Args:
         setting: Path of the other setting, or of a property.
@@ -162,8 +162,9 @@ def conditions(field: FieldInfo) -> list[AppliesIf]:
     return [each for each in field.metadata if isinstance(each, AppliesIf)]
 
 
-def describe(field: FieldInfo, shown: Sequence[AppliesIf]) -> str:
-    """The description of a setting, with conditions under which it applies."""
+def describe(field: FieldInfo) -> str:
+    """The description of a setting, with the conditions under which it applies."""
+    shown = conditions(field)
     only = ", ".join(each.describe() for each in shown if each.values)
     never = " or ".join(each.describe() for each in shown if each.unless)
     description = " ".join((field.description or "").split())
@@ -176,7 +177,8 @@ AnySection = TypeVar("AnySection", bound="Section")
 class Section(BaseModel):
     """Base class of all sections: no unknown keys, no type conversions, immutable.
 
-    The docstring below a setting is its description in the reference, the JSON schema and often on the page.
+    The docstring below a setting is its description in the reference and the JSON schema, and on the page unless that
+    has its own.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, use_attribute_docstrings=True)
@@ -204,5 +206,5 @@ class Section(BaseModel):
         reference = handler(core_schema)
         for name, schema in handler.resolve_ref_schema(reference).get("properties", {}).items():
             if "description" in schema:  # and not in the schema of another section
-                schema["description"] = describe(cls.model_fields[name], conditions(cls.model_fields[name]))
+                schema["description"] = describe(cls.model_fields[name])
         return reference

@@ -237,7 +237,7 @@ def test_examples_errors_and_stop(page: Any, server: str, expect: Any) -> None:
 
 
 def test_a_translation_is_kept_as_it_arrives(page: Any, server: str, expect: Any) -> None:
-    """It stays that of its model when this is gone, or when another translates the same text."""
+    """It does not change when the run is deleted, or when another run translates the same text."""
     open_page(page, server, "/translate?run=words")
 
     def answer_one(route: Any) -> None:

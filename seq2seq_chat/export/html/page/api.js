@@ -68,7 +68,7 @@ export async function fetchJson(path) {
   return path === "/api/runs" ? { runs: [run] } : run;
 }
 
-/** What the page shows of the model. Throws an ApiError if its weights are not those of the step of a link. */
+/** The run of this page. Throws an ApiError if a link asks for another step than that of its weights. */
 async function runAt(step) {
   const { run } = await about;
   if ((step ?? run.step) === run.step) return run;
